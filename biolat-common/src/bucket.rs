@@ -1,56 +1,56 @@
-//! The bucket arithmetic, in integers only: from nanoseconds to a cell of a histogram with Prometheus' exponential
-//! schema 3 in seconds.
+//! Integer-only bucket arithmetic: maps nanoseconds to a cell of a histogram in Prometheus' exponential schema 3, whose unit is
+//! the second.
 //!
-//! A latency lies in native bucket `i` when `2^((i-1)/8) < seconds <= 2^(i/8)`. The eight boundaries of an
-//! octave, in nanoseconds and shifted so that their top bit is bit 39, are the same eight numbers in every
-//! octave. The top bits of a latency, shifted the same way, select one of 16 segments, each of which contains at most
-//! one boundary. One table lookup, one addition and its carry give the number of boundaries below.
+//! A latency is in native bucket `i` if `2^((i-1)/8) < seconds <= 2^(i/8)`. The eight boundaries of an octave, in nanoseconds and
+//! shifted so that their top bit is bit 39, are the same eight numbers in every octave. The top bits of a latency, shifted the
+//! same way, select one of 16 segments, each of which contains at most one boundary. One table lookup and one addition with its
+//! carry give the number of boundaries below the latency.
 //!
-//! The common case has no branches: the probe inlines three copies, and each branch would double the paths that the
-//! kernel's verifier walks, and be mispredicted.
+//! The common case has no branches. The probe inlines several copies of it, and each branch would be mispredicted and double the
+//! paths that the verifier walks.
 
-/// Cells of one histogram in the kernel. Cells above [`OVERFLOW`] stay zero: with 256 cells a mask bounds the index,
+/// Number of cells of a histogram in the kernel. Cells above [`OVERFLOW`] stay zero: 256 cells allow a mask to bound the index,
 /// without a comparison.
 pub const CELLS: usize = 256;
 
-/// Cells `0..FIRST` together are the zero bucket, at or below 2^-20 s. Eight of them need no special case.
+/// Cells `0..FIRST` together are the zero bucket, up to 2^-20 s. There are eight, so the arithmetic needs no special case for it.
 pub const FIRST: usize = 8;
 
-/// The longest latency in the zero bucket: 2^-20 s.
+/// Upper bound of the zero bucket: 2^-20 s, rounded down.
 pub const ZERO_BUCKET_NS: u64 = 953;
 
-/// The cell of latencies above 2^10 s.
+/// Cell of latencies above 2^10 s.
 pub const OVERFLOW: usize = 248;
 
-/// Buckets between the zero bucket and the overflow: 30 octaves of 8.
+/// Number of buckets between the zero bucket and the overflow cell: 30 octaves of 8.
 pub const BUCKETS: usize = OVERFLOW - FIRST;
 
-/// The schema of the native histograms: 2^3 buckets per octave.
+/// Schema of the native histograms: 2^3 buckets per octave.
 pub const SCHEMA: u32 = 3;
 
-/// The native index of the first bucket, `(2^-20, 2^(-20 + 1/8)]` seconds.
+/// Native index of the first bucket, `(2^-20, 2^(-20 + 1/8)]` seconds.
 pub const FIRST_NATIVE_INDEX: i32 = -20 * (1 << SCHEMA) + 1;
 
-/// Upper bound of the zero bucket, as a power of two of a second.
+/// Upper bound of the zero bucket, as a power of two in seconds.
 pub const ZERO_EXPONENT: i32 = -20;
 
-/// Upper bound of the last bucket, as a power of two of a second.
+/// Upper bound of the last bucket, as a power of two in seconds.
 pub const TOP_EXPONENT: i32 = 10;
 
-/// [`cell`] accepts latencies below this: 2^40 ns, a little over 18 minutes.
+/// Upper limit of latencies that [`cell`] accepts, exclusive: 2^40 ns, a little over 18 minutes.
 pub const LIMIT_NS: u64 = 1 << 40;
 
-/// [`common_cell`] accepts latencies below this: 2^25 ns, 33 ms.
+/// Upper limit of latencies that [`common_cell`] accepts, exclusive: 2^25 ns, 33 ms.
 pub const COMMON_LIMIT_NS: u64 = 1 << 25;
 
-/// A difference, or 0 if it is negative, without a branch.
+/// Returns the difference, or 0 if it is negative, without a branch.
 #[inline(always)]
 #[must_use]
 pub const fn positive(difference: u64) -> u64 {
     difference & !((difference.cast_signed() >> 63).cast_unsigned())
 }
 
-/// Indexed by bits 9 to 16 of a latency below 2^17 ns: the left shift that moves its top bit to bit 39.
+/// The left shift that moves the top bit of a latency below 2^17 ns to bit 39, indexed by bits 9 to 16 of the latency.
 static SHIFTS: [u8; 256] = {
     let mut table = [30; 256];
     let mut byte = 1;
@@ -61,7 +61,7 @@ static SHIFTS: [u8; 256] = {
     table
 };
 
-/// The boundaries within an octave: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39, ascending.
+/// The boundaries within an octave, ascending: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39.
 const BOUNDARIES: [u64; 8] = [
     558_339_959_124,
     608_874_042_881,
@@ -73,9 +73,9 @@ const BOUNDARIES: [u64; 8] = [
     1_024_000_000_000,
 ];
 
-/// Indexed by segment: the number of boundaries below it plus 240 (8 for each bit of the largest shift), in units of
-/// 2^40, plus the offset that carries into bit 40 when a mantissa above the segment's own boundary is added. The first
-/// half is for latencies below 512 ns, whose bit 39 is clear after the shift.
+/// Indexed by segment. Each entry is the number of boundaries below the segment plus 240 (8 for each bit of the largest shift),
+/// in units of 2^40, plus an offset: added to a mantissa above the segment's own boundary, it carries into bit 40. The first half
+/// is for latencies below 512 ns, whose bit 39 is clear after the shift.
 static STEPS: [u64; 32] = steps();
 
 const fn steps() -> [u64; 32] {
@@ -101,7 +101,7 @@ const fn steps() -> [u64; 32] {
     table
 }
 
-/// The cell of a latency below [`LIMIT_NS`].
+/// Returns the cell of a latency below [`LIMIT_NS`].
 #[inline(always)]
 #[must_use]
 pub fn cell(ns: u64) -> usize {
@@ -109,14 +109,14 @@ pub fn cell(ns: u64) -> usize {
     if units >> 16 == 0 { common_cell(ns) } else { shifted_cell(ns, shift(units >> 16) - 16) }
 }
 
-/// The cell of a latency below [`COMMON_LIMIT_NS`].
+/// Returns the cell of a latency below [`COMMON_LIMIT_NS`].
 #[inline(always)]
 #[must_use]
 pub fn common_cell(ns: u64) -> usize {
     shifted_cell(ns, shift((ns >> 9) as u32))
 }
 
-/// The left shift that moves the top bit of a latency to bit 39; `units` are the latency's bits 9 to 24.
+/// The left shift that moves the top bit of a latency to bit 39. `units` are bits 9 to 24 of the latency.
 #[inline(always)]
 fn shift(units: u32) -> u32 {
     let upper = 0xff_u32.wrapping_sub(units) >> 31 << 3;
@@ -130,7 +130,7 @@ fn shifted_cell(ns: u64, shift: u32) -> usize {
     ((step.wrapping_add(mantissa) >> 40) as u32).wrapping_sub(8 * shift) as usize & (CELLS - 1)
 }
 
-/// The native index, at schema 3, of a cell in `FIRST..OVERFLOW`.
+/// Returns the native index, in schema 3, of a cell in `FIRST..OVERFLOW`.
 #[must_use]
 pub const fn native_index(cell: usize) -> i32 {
     FIRST_NATIVE_INDEX + (cell - FIRST) as i32

@@ -1,54 +1,54 @@
-//! The constants in the probe's instructions. The compiler emits placeholders, and the daemon replaces them by the values
-//! before it loads the probe: see [`Constants::relocate`]. A branch on a constant costs nothing, because the verifier
-//! removes the side not taken.
+//! The constants in the probe's instructions. The compiler emits placeholders, and the daemon replaces them with the values
+//! before it loads the probe: see [`Constants::relocate`]. A branch on a constant costs nothing, because the verifier removes the
+//! side that is never taken.
 
 use core::mem::size_of;
 
 use crate::{kernel::KernelLayout, workload::Tables};
 
-/// All constants. A placeholder names one by its index.
+/// All constants. A placeholder refers to one by its index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Constants {
-    /// Facts of the running kernel.
+    /// Layout of the running kernel's structs.
     pub kernel: KernelLayout,
-    /// The daemon's choices.
+    /// Choices of the daemon.
     pub options: ProbeOptions,
 }
 
-/// The daemon's choices for a probe: options, and the sizes of maps that follow from them.
+/// The daemon's choices for a probe: its options, and the map sizes that follow from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProbeOptions {
-    /// I/Os that take at least this many milliseconds are recorded one by one; 0: none.
+    /// I/Os that take at least this many milliseconds are recorded individually; 0 if none are.
     pub slow_ms: u32,
     /// 1 if requests are counted by size.
     pub sizes: u32,
-    /// [`Tables::slots`]; 0: no I/O is counted by workload.
+    /// [`Tables::slots`]; 0 if I/Os are not counted by workload.
     pub workload_slots: u32,
     /// [`Tables::hashes`].
     pub workload_hashes: u32,
-    /// Lines of [`crate::mark`], a power of two; 0: there is no understudy.
+    /// Number of lines of [`crate::mark`], a power of two; 0 without the understudy.
     pub mark_lines: u32,
 }
 
 impl ProbeOptions {
-    /// The tables of workloads.
+    /// The workload tables.
     #[must_use]
     pub const fn tables(self) -> Tables {
         Tables { slots: self.workload_slots, hashes: self.workload_hashes }
     }
 }
 
-/// Placeholder of a constant: the immediate of a 32-bit move, plus the constant's index.
+/// Placeholder of a constant: the immediate of a 32-bit move, to which the constant's index is added.
 pub const CONST_PLACEHOLDER: i32 = 0x6b1a_7a00;
 
-/// Placeholder of a member's offset: the offset of a load, plus the constant's index.
+/// Placeholder of a member's offset: the offset of a load, to which the constant's index is added.
 pub const OFFSET_PLACEHOLDER: i32 = 0x6b00;
 
 const COUNT: usize = size_of::<Constants>() / size_of::<u32>();
 
-// An index is the lowest byte of a placeholder.
+// The index is the lowest byte of a placeholder.
 const _: () = assert!(COUNT <= 256);
 
 /// Opcodes that carry placeholders: `w = immediate`, and loads of 4 and 8 bytes.
@@ -63,8 +63,8 @@ impl Constants {
         unsafe { core::mem::transmute(self) }
     }
 
-    /// Replaces the placeholders in a program's instructions by the constants; returns how many there were. `None` if a
-    /// placeholder names no constant, or an offset does not fit into a load.
+    /// Replaces the placeholders in a program's instructions with the constants, and returns how many there were. `None` if a
+    /// placeholder refers to no constant or an offset does not fit into a load.
     pub fn relocate(self, code: &mut [u8]) -> Option<usize> {
         let constants = self.by_index();
         let mut relocated = 0;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_become_constants() {
+    fn relocates_placeholders() {
         let constants = Constants {
             kernel: KernelLayout { rq_flags: 28, io_stat: 1 << 31, ..KernelLayout::default() },
             options: ProbeOptions { mark_lines: 128, ..ProbeOptions::default() },
@@ -114,7 +114,7 @@ mod tests {
             [
                 instruction(0xb4, 0, io_stat),
                 instruction(0x61, flags, 0),
-                // A 64-bit move and a store have no placeholders.
+                // 64-bit moves and stores have no placeholders.
                 instruction(0xb7, 0, CONST_PLACEHOLDER),
                 instruction(0x63, OFFSET_PLACEHOLDER, 0),
                 instruction(0xb4, 0, mark_lines),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_constant_and_a_far_offset_are_refused() {
+    fn rejects_unknown_constants_and_far_offsets() {
         let kernel = KernelLayout { cmd_flags: 40_000, ..KernelLayout::default() };
         let too_far = Constants { kernel, ..Constants::default() };
         let placeholder = OFFSET_PLACEHOLDER + index!(kernel.cmd_flags);

@@ -4,21 +4,21 @@ use core::mem::{align_of, size_of};
 
 use crate::series::Key;
 
-/// Bytes of the ring buffer; the loader rounds it up to whole pages. Events are dropped while it is full.
+/// Size of the ring buffer in bytes; the loader rounds it up to whole pages. While it is full, events are dropped.
 pub const RING_BYTES: usize = 4096;
 
-/// The largest number of events in the ring buffer at one time: each has a header of 8 bytes.
+/// Maximum number of events in the ring buffer at a time. Each has a header of 8 bytes.
 pub const MAX_EVENTS: usize = RING_BYTES / (8 + size_of::<Event>());
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventKind {
-    /// No slot was free for a new series, and its completion was lost.
+    /// No slot was free for a new series, so its completion was lost.
     NoRoom = 1,
 }
 
-/// One event of one series.
+/// An event about a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Event {
@@ -34,14 +34,14 @@ const _: () = {
 };
 
 impl Event {
-    /// An event of the series with this key.
+    /// Creates an event about the series with this key.
     #[inline(always)]
     #[must_use]
     pub const fn new(kind: EventKind, key: Key) -> Self {
         Self { kind: kind as u32, padding: 0, key }
     }
 
-    /// Decodes an event from the ring buffer. `None` if the size is wrong.
+    /// Decodes an event from the ring buffer. `None` if its size is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let &[k0, k1, k2, k3, p0, p1, p2, p3, ref key @ ..] =
@@ -53,7 +53,7 @@ impl Event {
         })
     }
 
-    /// The kind. `None` if the kind is unknown.
+    /// The kind of the event. `None` if it is unknown.
     #[must_use]
     pub const fn kind(self) -> Option<EventKind> {
         const NO_ROOM: u32 = EventKind::NoRoom as u32;
@@ -76,7 +76,7 @@ mod tests {
     use crate::series::Key;
 
     #[test]
-    fn wrong_sizes_and_kinds_are_rejected() {
+    fn rejects_wrong_sizes_and_kinds() {
         assert_eq!(Event::from_bytes(&[1; 15]), None);
         assert_eq!(Event::from_bytes(&[1; 17]), None);
         assert_eq!(Event::from_bytes(&[0; 16]).unwrap().kind(), None);

@@ -1,6 +1,8 @@
-//! The layout of the running kernel's structs, as far as the probe needs it.
+//! The layout of the running kernel's structs that the probe needs.
 
-/// Offsets of struct members, masks of flags and numbers of ops, all from the kernel's BTF.
+/// Offsets of struct members, flag masks and op numbers from the running kernel's BTF, except two request flags, which are not in
+/// BTF before 6.11 and had the same bits from 5.8 to 6.10. Versions in this file are mainline's; stable series may have
+/// backports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct KernelLayout {
@@ -16,54 +18,53 @@ pub struct KernelLayout {
     pub start_time_ns: u32,
     /// `request.io_start_time_ns`.
     pub io_start_time_ns: u32,
-    /// `request.rq_disk`, or `request.q` where there is none (5.17 and later).
+    /// `request.rq_disk`, or `request.q` on kernels without it (5.17 and later).
     pub queue_or_disk: u32,
     /// `request_queue.disk`.
     pub queue_disk: u32,
-    /// 1 where the queue points to the disk, 0 where the request does (before 5.17).
+    /// 1 if the queue points to the disk, 0 if the request does (before 5.17).
     pub disk_on_queue: u32,
-    /// `gendisk.diskseq`, or `kernfs_node.id` where there is none (before 5.15).
+    /// `gendisk.diskseq`, or `kernfs_node.id` on kernels without it (before 5.15).
     pub disk_id: u32,
-    /// `kobject.sd`, the directory in sysfs: within the disk, or within the block device that `gendisk.part0` points to. This and the next two
-    /// are 0 where there is `diskseq`.
+    /// `kobject.sd`, the sysfs directory: relative to the disk, or to the block device that `gendisk.part0` points to. This and
+    /// the next two members are 0 on kernels with `diskseq`.
     pub disk_directory: u32,
-    /// `gendisk.part0`, where it is a pointer.
+    /// `gendisk.part0`, if it is a pointer.
     pub disk_part0: u32,
-    /// 1 where `gendisk.part0` is a pointer (from 5.11 on), 0 where it is a part of the disk.
+    /// 1 if `gendisk.part0` is a pointer (5.11 and later), 0 if it is embedded in the disk.
     pub part0_is_pointer: u32,
-    /// 1 where a device's id is its disk sequence number, 0 where it is derived from the number of its directory in sysfs.
-    /// Neither is ever reused.
+    /// 1 if a device's id is its disk sequence number, 0 if it is derived from the inode number of its sysfs directory. Neither
+    /// is ever reused.
     pub id_is_sequence: u32,
-    /// `RQF_FLUSH_SEQ` as a mask.
+    /// `RQF_FLUSH_SEQ`, as a mask.
     pub flush_sequence: u32,
-    /// `RQF_IO_STAT` as a mask.
+    /// `RQF_IO_STAT`, as a mask.
     pub io_stat: u32,
     /// `REQ_OP_FLUSH`.
     pub op_flush: u32,
     /// The lowest passthrough op.
     pub op_passthrough: u32,
-    /// 1 where the tracepoint carries an errno instead of a status (before 5.16).
+    /// 1 if the tracepoint passes an errno instead of a status (before 5.16).
     pub status_is_errno: u32,
     /// `request.__sector`.
     pub sector: u32,
-    /// `request.alloc_time_ns`, or 0 where there is none (without `CONFIG_BLK_RQ_ALLOC_TIME`).
+    /// `request.alloc_time_ns`; 0 without it (without `CONFIG_BLK_RQ_ALLOC_TIME`).
     pub alloc_time_ns: u32,
-    /// 1 where the request has `alloc_time_ns`.
+    /// 1 if the request has `alloc_time_ns`.
     pub has_alloc_time: u32,
-    /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later), or 0 where there is neither (without
-    /// `CONFIG_BLK_CGROUP`).
+    /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later); 0 without either (without `CONFIG_BLK_CGROUP`).
     pub bio_issue: u32,
-    /// The member at `bio_issue`, as one of the constants in [`bio_issue`].
+    /// Which member is at `bio_issue`: one of the constants in [`bio_issue`].
     pub bio_issue_kind: u32,
     /// `request_queue.queue_flags`.
     pub queue_flags: u32,
-    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, on kernels with `issue_time_ns`; set on queues with io.latency.
+    /// `QUEUE_FLAG_BIO_ISSUE_TIME`, as a mask, on kernels with `issue_time_ns`. It is set on queues with io.latency.
     pub queue_has_issue_times: u32,
-    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue is the first
-    /// one (before 5.11).
+    /// Index of the request in the arguments of the tracepoint `block_rq_requeue`: 0, or 1 if the queue comes first (before 5.11,
+    /// but not in late releases of 5.10).
     pub requeue_argument: u32,
-    /// `task_struct.files`. This and the members up to `request_hctx` are for the walk over requests in flight; all are 0 if
-    /// one of them is missing.
+    /// `task_struct.files`. This and the members up to `request_hctx` are for surveys of requests in flight. All are 0 if one of
+    /// them is missing.
     pub task_files: u32,
     /// `files_struct.fdt`.
     pub files_fdt: u32,
@@ -87,15 +88,15 @@ pub struct KernelLayout {
     pub tags_static_rqs: u32,
     /// `request.mq_hctx`.
     pub request_hctx: u32,
-    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 if one of them is missing.
+    /// `bio.bi_blkg`. This and the members below are for workloads. All are 0 if one of them is missing.
     pub bio_blkg: u32,
     /// `blkcg_gq.blkcg`.
     pub blkg_blkcg: u32,
-    /// `cgroup_subsys_state.serial_nr`, within `struct blkcg`.
+    /// `cgroup_subsys_state.serial_nr`, relative to `struct blkcg`.
     pub blkcg_serial: u32,
-    /// `cgroup_subsys_state.cgroup`, within `struct blkcg`.
+    /// `cgroup_subsys_state.cgroup`, relative to `struct blkcg`.
     pub blkcg_cgroup: u32,
-    /// `cgroup_subsys_state.flags`, within `struct blkcg`.
+    /// `cgroup_subsys_state.flags`, relative to `struct blkcg`.
     pub blkcg_flags: u32,
     /// `CSS_ONLINE`.
     pub css_online: u32,
@@ -111,20 +112,20 @@ pub struct KernelLayout {
 pub mod bio_issue {
     use crate::bucket::positive;
 
-    /// No timestamp of the submission.
+    /// The kernel takes no timestamp at submission.
     pub const NONE: u32 = 0;
-    /// `bi_issue.value`: nanoseconds in the low 51 bits, flags above.
+    /// `bi_issue.value`: nanoseconds in the low 51 bits, flags above them.
     pub const VALUE: u32 = 1;
     /// `issue_time_ns`.
     pub const NANOSECONDS: u32 = 2;
-    /// The number of flag bits in a [`VALUE`].
+    /// Number of flag bits in a [`VALUE`].
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h>
     const VALUE_FLAG_BITS: u32 = 13;
 
-    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is earlier, `None` if the value is 0.
+    /// Returns the nanoseconds from a [`VALUE`] to a timestamp: 0 if the timestamp is earlier, `None` if the value is 0.
     ///
-    /// The value wraps after 26 days. The difference is correct across a wrap, unless the I/O waited for 13 days.
+    /// The value wraps after 26 days. The result is right across a wrap, unless the I/O waited for more than 13 days.
     #[inline(always)]
     #[must_use]
     pub const fn wait(value: u64, timestamp: u64) -> Option<u64> {
@@ -149,7 +150,7 @@ pub mod bio_issue {
                 (WRAP - 100, WRAP + 400, 500),
                 (WRAP + 5, WRAP + 2_000_000_005, 2_000_000_000),
                 (7 * WRAP - 1, 7 * WRAP + 1, 2),
-                // Merged in front of the request, after its allocation; also across a wrap.
+                // A bio merged in front of the request after its allocation; the second one across a wrap.
                 (1_500, 1_000, 0),
                 (WRAP + 100, WRAP - 400, 0),
             ] {
@@ -162,8 +163,8 @@ pub mod bio_issue {
     }
 }
 
-/// The id of a device on kernels without disk sequence numbers, from the inode number of its directory in sysfs. sysfs
-/// numbers its inodes consecutively, and disks have about the same number of inodes: mixing moves the bits that differ to the
+/// Derives the id of a device from the inode number of its sysfs directory, for kernels without disk sequence numbers. sysfs
+/// numbers its inodes consecutively, and all disks have about the same number of inodes. Mixing moves the bits that differ to the
 /// low end, which selects the cell of the table.
 #[inline(always)]
 #[must_use]

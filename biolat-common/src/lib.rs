@@ -1,5 +1,5 @@
-//! The ABI between the probe and the daemon: the layout of every map and event, the bucket arithmetic, the
-//! reasons for a loss, and the constants in the probe's instructions.
+//! The ABI between the probe and the daemon: the layout of every map value and event, the bucket arithmetic, the loss reasons,
+//! and the constants in the probe's instructions.
 
 #![no_std]
 

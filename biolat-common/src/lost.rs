@@ -1,15 +1,15 @@
-//! Why a completion is in no histogram. Each such completion is counted by one of these reasons.
+//! The reasons why a completion is missing from the histograms. Each such completion is counted under one of them.
 
-/// Reasons that the probe itself counts.
+/// Loss reasons that the probe itself counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Reason {
-    /// I/O statistics are disabled (`queue/iostats` is 0): the kernel neither accounts the request nor sets its
-    /// timestamps.
+    /// I/O statistics are disabled (`queue/iostats` is 0), so the kernel does not account the request. With a scheduler it still
+    /// has timestamps.
     IostatsOff = 0,
     /// A passthrough command without timestamps.
     Passthrough = 1,
-    /// The queue has no disk: commands of a controller or bus, not of a block device.
+    /// The queue has no disk: a command for a controller or bus, not for a block device.
     NoDisk = 2,
     /// No slot was free for a new series.
     NoRoom = 3,
@@ -17,16 +17,16 @@ pub enum Reason {
     Clock = 4,
 }
 
-/// Entries of [`Counts`]. There are fewer reasons: a new one does not change the layout.
+/// Number of entries in [`Counts`]. There are fewer reasons, so that a new one does not change the layout.
 pub const REASONS: usize = 8;
 
-/// Losses by [`Reason`] on one CPU.
+/// Lost completions by [`Reason`] on one CPU.
 pub type Counts = [u64; REASONS];
 
-/// The entry of [`Counts`] for completions that the first program leaves to the understudy. They are not losses.
+/// Index in [`Counts`] for completions that the first program left to the understudy. These are not lost.
 pub const LEFT: usize = 6;
-/// The entry of [`Counts`] for completions that the understudy records: completions that were left to it, and completions for which
-/// the kernel refused to run the first program.
+/// Index in [`Counts`] for completions that the understudy recorded: those left to it, and those for which the kernel refused to
+/// run the first program.
 pub const TAKEN: usize = 7;
 
 impl Reason {
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// Whether the kernel accounts such a completion in diskstats. The audit must not report it as missed.
+    /// Whether diskstats accounts such a completion. The audit must then not report it as missed.
     #[must_use]
     pub const fn is_accounted(self) -> bool {
         matches!(self, Self::NoRoom | Self::Clock)

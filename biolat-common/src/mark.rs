@@ -1,50 +1,53 @@
-//! Marks tell the understudy which completions the first program has recorded. They are kept in a table with a line for each
-//! kernel stack frame that calls the two programs. Both are called from the same frame for a completion, and no two live
-//! frames have the same address. So only runs of one frame write its line, on any CPU.
+//! Marks tell the understudy which completions the first program has recorded. They are kept in a table with one line for each
+//! kernel stack frame from which they run. The context of a program is an array on the stack of `bpf_trace_run3()`.
+//! `__traceiter_block_rq_complete()` calls that function once for each program, at the same depth, so for one completion both
+//! programs get a context at the same address, and no other completion in progress has it. With only one program attached, a
+//! static call bypasses the iterator, so the marks made before the understudy is attached are in other lines, which is harmless.
 
 use core::mem::size_of;
 
 use crate::hash::spread;
 
-/// A line.
+/// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Mark {
-    /// The address of the programs' context, which is in the frame, without [`FRAME_BITS`]; 0: the line is free.
+    /// Distance of the programs' context, which is in the frame, from a fixed address, without its low [`FRAME_BITS`]. 0 if the
+    /// line is free.
     pub frame: u64,
-    /// The latest completion that the first program has recorded in this frame; 0 once the understudy has seen it.
+    /// Latest completion that the first program recorded in this frame; 0 after the understudy has seen it.
     pub completion: u64,
-    /// When the line was last used.
+    /// Time of the last use of the line.
     pub at: u64,
-    /// Fills a cache line.
+    /// Fills up the cache line.
     pub padding: [u64; 5],
 }
 
-/// The number of low bits of an address that are ignored. The kernel shifts a task's frames by up to 1 KiB in each system call;
-/// with these bits a task would need a line for each offset. A task's stack has only one such frame at a time, so frames remain
-/// distinct. An interrupt stack may have several, because interrupts nest. They are farther apart: saved registers and a dozen
-/// functions of the block layer and the driver are between them.
+/// Number of low address bits that are ignored. The kernel shifts a task's frames by up to 1 KiB in each system call; if these
+/// bits counted, a task would need a line for each offset; so it needs up to three. Frames remain distinct without them. A task's
+/// stack has only one such frame at a time. An interrupt stack may have several, a hard interrupt in a softirq, but they are
+/// more than 512 bytes apart: between them are saved registers and a dozen functions of the block layer and the driver.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/randomize_kstack.h#L31>
 pub const FRAME_BITS: u32 = 9;
 
-/// Lines for each possible CPU.
+/// Number of lines per possible CPU.
 pub const LINES_PER_CPU: u32 = 64;
 
-/// The number of lines to try for a frame, beginning with the one that its hash selects.
+/// Number of places to try for a frame's line, beginning with the one that its hash selects.
 pub const PROBES: u32 = 8;
 
-/// A frame may claim a line that has not been used for this long.
+/// Age of a line at which another frame may claim it, in nanoseconds since its last use.
 pub const STALE_NS: u64 = 60_000_000_000;
 
-/// The first place for a frame's line. The number of lines is a power of two.
+/// Returns the first place for a frame's line. The number of lines is a power of two.
 #[inline(always)]
 #[must_use]
 pub const fn place(frame: u64, lines: u32) -> u32 {
     (spread(frame) >> 32) as u32 & (lines - 1)
 }
 
-/// The number of lines for this number of possible CPUs.
+/// Returns the number of lines for this number of possible CPUs.
 #[must_use]
 pub const fn lines(cpus: u32) -> u32 {
     cpus.next_power_of_two() * LINES_PER_CPU
@@ -56,9 +59,9 @@ const _: () = assert!(size_of::<Mark>() == 64);
 mod tests {
     use super::{FRAME_BITS, PROBES, lines, place};
 
-    /// Stacks are at least 16 KiB apart, and completions are called at similar depths.
+    /// Stacks are at least 16 KiB apart, and completions happen at similar depths.
     #[test]
-    fn frames_of_many_stacks_get_a_line() {
+    fn frames_of_many_stacks_find_lines() {
         let lines = lines(2);
         let mut taken = [false; 128];
         assert_eq!(taken.len(), lines as usize);

@@ -1,13 +1,13 @@
-//! The counters of one device and op on one CPU: the value of the per-CPU maps.
+//! The counters of one device and op on one CPU, as stored in the per-CPU maps.
 
 use core::mem::{align_of, offset_of, size_of};
 
 use crate::{bucket::CELLS, status::STATUSES};
 
-/// Histograms of one series, in the order of [`Phase`].
+/// Number of histograms of a series, in the order of [`Phase`].
 pub const PHASES: usize = 4;
 
-/// The part of a request's latency that a histogram holds.
+/// A phase of a request, which has a histogram of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Phase {
@@ -25,7 +25,7 @@ impl Phase {
     /// Every phase, in the order of the cells.
     pub const ALL: [Self; PHASES] = [Self::Admission, Self::Queue, Self::Device, Self::Total];
 
-    /// The name that metrics and logs use.
+    /// The name used in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,28 +37,28 @@ impl Phase {
     }
 }
 
-/// Counters of one series on one CPU. They only grow, and wrap: the daemon adds differences.
+/// Counters of one series on one CPU. They only grow, and they wrap: the daemon adds up differences.
 ///
-/// Nothing is stored that can be derived: the sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
-/// histogram's count is the sum of its cells.
+/// Nothing is stored that can be derived: the sum of the total phase is `queue_ns + device_ns + unsplit_ns`, and the count of a
+/// histogram is the sum of its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Series {
-    /// Nanoseconds in the queue, of requests with both timestamps.
+    /// Time in the queue phase, in nanoseconds, of requests with both timestamps.
     pub queue_ns: u64,
-    /// Nanoseconds in the device, of requests with both timestamps.
+    /// Time in the device phase, in nanoseconds, of requests with both timestamps.
     pub device_ns: u64,
-    /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
+    /// Time from allocation to completion, in nanoseconds, of requests without a dispatch timestamp.
     pub unsplit_ns: u64,
     /// Bytes transferred.
     pub bytes: u64,
-    /// Nanoseconds before the allocation, of requests with a timestamp of their submission.
+    /// Time in the admission phase, in nanoseconds, of requests with a timestamp of their submission.
     pub admission_ns: u64,
-    /// Completions that failed, by block status.
+    /// Number of failed completions, by block status.
     pub errors: [u32; STATUSES],
-    /// Times that a request went back to the queue after its dispatch.
+    /// Number of times that a request returned to the queue after its dispatch.
     pub requeues: u32,
-    /// Latencies by [`crate::bucket::cell`], the phases of a cell side by side.
+    /// Latencies by [`crate::bucket::cell`]. The phases of a cell are adjacent.
     pub cells: [[u32; PHASES]; CELLS],
 }
 
@@ -76,10 +76,10 @@ impl Series {
     };
 }
 
-/// Both patterns name every field and have no `..`, so adding a field does not compile until it is handled here.
+/// Both patterns name every field without `..`, so code with a new field does not compile until the field is handled here.
 #[deny(unused_variables)]
 impl Series {
-    /// Adds the counters of another CPU. The sums wrap like the counters.
+    /// Adds the counters of another CPU. The sums wrap, like the counters.
     pub fn merge(&mut self, other: &Self) {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = other;
         self.queue_ns = self.queue_ns.wrapping_add(*queue_ns);
@@ -96,7 +96,7 @@ impl Series {
         }
     }
 
-    /// The growth of the counters since `earlier`, also across a wrap.
+    /// Returns how much the counters have grown since `earlier`, even across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = earlier;
@@ -120,7 +120,7 @@ impl Series {
     }
 }
 
-/// The ABI between probe and daemon. After a change here, rebuild the probe and note it in the changelog.
+/// The ABI between the probe and the daemon. After a change here, rebuild the probe and mention it in the changelog.
 const _: () = {
     assert!(align_of::<Series>() == 8);
     assert!(offset_of!(Series, queue_ns) == 0);
@@ -134,41 +134,41 @@ const _: () = {
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
 };
 
-/// The identity of a series: a device and an op in one number, which the table and the index compare in one step.
+/// Identifies a series: a device and an op in one number, so the table and the index compare it in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::KernelLayout::disk_id`]). The id has at most 40 bits:
-    /// disk sequence numbers and inode numbers of sysfs count from boot.
+    /// Creates the key for `op` on the device with this id (see [`crate::kernel::KernelLayout::disk_id`]). Ids have at most 40
+    /// bits: disk sequence numbers and sysfs inode numbers are counted from boot.
     #[inline(always)]
     #[must_use]
     pub const fn new(device: u64, op: u32) -> Self {
         Self(device << 8 | (op & 0xff) as u64)
     }
 
-    /// The key as it is stored in a map.
+    /// The key as stored in a map.
     #[inline(always)]
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// A key that was read from a map.
+    /// Decodes a key from a map.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The device's id.
+    /// The id of the device.
     #[inline(always)]
     #[must_use]
     pub const fn device(self) -> u64 {
         self.0 >> 8
     }
 
-    /// The kernel's number of the op.
+    /// The kernel's number for the op.
     #[inline(always)]
     #[must_use]
     pub const fn op(self) -> u32 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_is_merged_and_compared_across_a_wrap() {
+    fn merges_and_subtracts_every_counter_across_a_wrap() {
         let mut sum = series(u64::MAX - 1, u32::MAX - 1);
         let before = sum;
         sum.merge(&series(5, 7));

@@ -1,41 +1,40 @@
-//! The sizes of requests: in which cell of the size histogram a request is counted, and in which band its latency.
+//! Request sizes: the cell of the size histogram in which a request is counted, and the band in which its latency is counted.
 //!
-//! Bands are ranges of sizes. A band's latencies have two buckets an octave, each of which is four cells of
-//! [`crate::bucket`].
+//! A band is a range of sizes. Its latency histogram has two buckets per octave; each of them is four cells of [`crate::bucket`].
 
 use core::mem::{offset_of, size_of};
 
 use crate::{bucket, series::Series};
 
-/// Cells of the size histogram. The first one is for at most 256 bytes. Cell `n` is for more than 2^(n+7) and at most
-/// 2^(n+8) bytes, and the last one for more than 16 MiB.
+/// Number of cells of the size histogram. The first cell is for sizes up to 256 bytes, cell `n` for sizes above 2^(n+7) and up to
+/// 2^(n+8) bytes, and the last one for sizes above 16 MiB.
 pub const CELLS: usize = 18;
 
-/// The upper bound of the first cell.
+/// Upper bound of the first cell.
 pub const ZERO_BUCKET_BYTES: u32 = 1 << ZERO_EXPONENT;
 
-/// The upper bound of the first cell, as a power of two of a byte.
+/// Upper bound of the first cell, as a power of two in bytes.
 pub const ZERO_EXPONENT: i32 = 8;
 
-/// The upper bound of the last cell but one, as a power of two of a byte.
+/// Upper bound of the last cell but one, as a power of two in bytes.
 pub const TOP_EXPONENT: i32 = ZERO_EXPONENT + CELLS as i32 - 2;
 
-/// [`common_place`] accepts sizes from 1 to this: 16 MiB.
+/// Upper limit of sizes that [`common_place`] accepts, inclusive: 16 MiB.
 pub const COMMON_LIMIT: u32 = 1 << TOP_EXPONENT;
 
-/// Ranges of sizes, each with its own latencies.
+/// Number of size bands, each with its own latency histogram.
 pub const BANDS: usize = 6;
 
-/// The names of the bands, by their upper bounds.
+/// Names of the bands, after their upper bounds.
 pub const BAND_NAMES: [&str; BANDS] = ["le_4KiB", "le_16KiB", "le_64KiB", "le_256KiB", "le_1MiB", "gt_1MiB"];
 
-/// Cells of a band's histogram.
+/// Number of cells of a band's histogram.
 pub const BAND_CELLS: usize = bucket::CELLS / 4;
 
-/// The schema of a band's histogram: 2^1 buckets per octave.
+/// Schema of a band's histogram: 2^1 buckets per octave.
 pub const BAND_SCHEMA: u32 = bucket::SCHEMA - 2;
 
-/// Where a request is counted: the cell of the size histogram and, from bit 5 on, the band.
+/// Where a request is counted: the cell of the size histogram in bits 0 to 4, the band in the bits above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u8);
 
@@ -58,7 +57,7 @@ impl Place {
         (self.0 & 31) as usize
     }
 
-    /// The band, of a request with data.
+    /// The band. Requests without data have none.
     #[inline(always)]
     #[must_use]
     pub const fn band(self) -> usize {
@@ -66,7 +65,7 @@ impl Place {
     }
 }
 
-/// The places of sizes. The index into the first half is `(bytes - 1) / 256`, into the second half `(bytes - 1) / 65536`.
+/// Places by size. The first half is indexed by `(bytes - 1) / 256`, the second half by `(bytes - 1) / 65536`.
 static PLACES: [Place; 512] = {
     let mut table = [Place::new(0); 512];
     let mut index = 0;
@@ -78,7 +77,7 @@ static PLACES: [Place; 512] = {
     table
 };
 
-/// The place of any size.
+/// Returns the place of any size.
 #[inline(always)]
 #[must_use]
 pub fn place(bytes: u32) -> Place {
@@ -89,7 +88,7 @@ pub fn place(bytes: u32) -> Place {
     }
 }
 
-/// The place of a size from 1 to [`COMMON_LIMIT`].
+/// Returns the place of a size from 1 to [`COMMON_LIMIT`].
 #[inline(always)]
 #[must_use]
 pub fn common_place(bytes: u32) -> Place {
@@ -98,39 +97,40 @@ pub fn common_place(bytes: u32) -> Place {
     PLACES[((units >> upper) & 0xff | upper << 5) as usize]
 }
 
-/// The band that a cell of the size histogram belongs to: after the first five cells, two octaves each.
+/// Returns the band that a cell of the size histogram belongs to. The first band has the cells up to 4, each of the next ones has
+/// two, and the last one has the rest.
 #[must_use]
 pub const fn band(cell: usize) -> usize {
     let band = cell.saturating_sub(3) / 2;
     if band < BANDS { band } else { BANDS - 1 }
 }
 
-/// The cells of the size histogram that belong to a band. The first cell belongs to no band.
+/// Returns the cells of the size histogram that belong to a band. The first cell belongs to none.
 #[must_use]
 pub const fn cells_of_band(band: usize) -> core::ops::Range<usize> {
     let start = if band == 0 { 1 } else { 2 * band + 3 };
     start..if band == BANDS - 1 { CELLS } else { 2 * band + 5 }
 }
 
-/// The cell of a band's histogram, from the cell of [`crate::bucket`].
+/// Converts a cell of [`crate::bucket`] to the cell of a band's histogram.
 #[inline(always)]
 #[must_use]
 pub const fn band_cell(cell: usize) -> usize {
     (cell / 4) & (BAND_CELLS - 1)
 }
 
-/// Counters by size, of one series on one CPU. They only grow, and wrap.
+/// Counters by size of one series on one CPU. They only grow, and they wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sizes {
-    /// Nanoseconds in the device by band, of requests in [`Self::bands`].
+    /// Sum of the latencies in [`Self::bands`], by band, in nanoseconds.
     pub band_ns: [u64; BANDS],
-    /// Requests by the cell of their size, see [`place`].
+    /// Number of requests by the cell of their size: see [`place`].
     pub requests: [u32; CELLS],
-    /// Latencies of requests with data by band and [`band_cell`]: device latencies, or total latencies of requests without a
-    /// dispatch timestamp.
+    /// Latencies of requests with data, by band and [`band_cell`]: the device latency or, if there is no dispatch timestamp, the
+    /// total latency.
     pub bands: [[u32; BAND_CELLS]; BANDS],
-    /// Requests in [`Self::bands`] without a dispatch timestamp.
+    /// Number of requests in [`Self::bands`] without a dispatch timestamp.
     pub undispatched: u64,
 }
 
@@ -140,7 +140,7 @@ impl Sizes {
         Self { band_ns: [0; BANDS], requests: [0; CELLS], bands: [[0; BAND_CELLS]; BANDS], undispatched: 0 };
 }
 
-/// Both patterns name every field and have no `..`, so adding a field does not compile until it is handled here.
+/// Both patterns name every field without `..`, so code with a new field does not compile until the field is handled here.
 #[deny(unused_variables)]
 impl Sizes {
     /// Adds the counters of another CPU.
@@ -158,7 +158,7 @@ impl Sizes {
         }
     }
 
-    /// The growth of the counters since `earlier`, also across a wrap.
+    /// Returns how much the counters have grown since `earlier`, even across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self { band_ns, requests, bands, undispatched } = earlier;
@@ -177,13 +177,13 @@ impl Sizes {
     }
 }
 
-/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off` it is the series alone.
+/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off` the value is only the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {
     /// Latencies, bytes and errors.
     pub series: Series,
-    /// By size.
+    /// Counters by size.
     pub sizes: Sizes,
 }
 
@@ -197,24 +197,25 @@ impl Counters {
         self.sizes.merge(&other.sizes);
     }
 
-    /// The growth of the counters since `earlier`, also across a wrap.
+    /// Returns how much the counters have grown since `earlier`, even across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self { series: self.series.since(&earlier.series), sizes: self.sizes.since(&earlier.sizes) }
     }
 }
 
-/// The bytes of a request that have completed before its end.
+/// Bytes of a request that have completed before the request as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Parts {
-    /// When the request was allocated: distinguishes it from an earlier request at the same address.
+    /// Allocation time of the request, which distinguishes it from an earlier request at the same address.
     pub allocated_at: u64,
-    /// The bytes of its parts.
+    /// Bytes of the parts completed so far.
     pub bytes: u64,
 }
 
-/// How many partially completed requests are tracked. Beyond that, the least recently updated one is forgotten.
+/// Maximum number of partially completed requests that are tracked. Beyond it, the map evicts entries that were not used
+/// recently; the size of such a request is then too small or unknown.
 pub const MAX_PARTS: usize = 2048;
 
 /// The ABI between probe and daemon.
@@ -237,7 +238,7 @@ mod tests {
     use crate::bucket;
 
     #[test]
-    fn a_size_is_at_most_the_upper_bound_of_its_cell() {
+    fn upper_bounds_of_size_cells_are_inclusive() {
         for exponent in 9..=24_u32 {
             let (n, bound) = (exponent as usize - 8, 1 << exponent);
             for (bytes, expected) in [(bound - 1, n), (bound, n), (bound + 1, n + 1), (bound / 2 + 1, n)] {
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(cells.next(), None);
     }
 
-    /// The zero bucket and the overflow are whole cells of a band, and each bucket ends where one of schema 3 ends.
+    /// The zero bucket and the overflow cell are whole band cells, and every band bucket ends at a schema 3 boundary.
     #[test]
     fn four_cells_make_one_band_cell() {
         assert_eq!(band_cell(bucket::FIRST - 1) + 1, band_cell(bucket::FIRST));
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_is_merged_and_compared_across_a_wrap() {
+    fn merges_and_subtracts_every_counter_across_a_wrap() {
         let sizes = |wide: u64, narrow: u32| Sizes {
             band_ns: [wide; _],
             requests: [narrow; _],

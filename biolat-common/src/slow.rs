@@ -1,43 +1,43 @@
-//! Records of single I/Os that were slow or failed, which the probe sends to the daemon through a ring buffer.
+//! Records of single I/Os that were slow or failed, sent from the probe to the daemon through a ring buffer.
 
 use core::mem::{align_of, size_of};
 
 use crate::series::Key;
 
-/// Bytes of the ring buffer: more than a thousand records. Records are dropped and counted while it is full.
+/// Size of the ring buffer in bytes, enough for more than a thousand records. While it is full, records are dropped and counted.
 pub const RING_BYTES: usize = 128 << 10;
 
-/// Bytes of one record in the ring buffer, including its header.
+/// Size of one record in the ring buffer, including its header.
 pub const RECORD_BYTES: usize = 8 + size_of::<SlowRecord>();
 
-/// A latency for which the kernel has no timestamps.
+/// Stands for a latency for which the kernel has no timestamps.
 pub const UNKNOWN_NS: u64 = u64::MAX;
 
 /// An I/O that was slow or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SlowRecord {
-    /// When it completed, on the clock of the request's timestamps.
+    /// Time of completion, on the clock of the request's timestamps.
     pub completed_ns: u64,
     /// Its series.
     pub key: Key,
-    /// The first sector, in units of 512 bytes. If the I/O completed in parts, the first sector of the last part.
+    /// First sector, in units of 512 bytes. If the I/O completed in parts, the first sector of the last part.
     pub sector: u64,
-    /// From submission to allocation, or [`UNKNOWN_NS`].
+    /// Time from submission to allocation, or [`UNKNOWN_NS`].
     pub admission_ns: u64,
-    /// From allocation to dispatch, or [`UNKNOWN_NS`].
+    /// Time from allocation to dispatch, or [`UNKNOWN_NS`].
     pub queue_ns: u64,
-    /// From allocation to completion, or [`UNKNOWN_NS`].
+    /// Time from allocation to completion, or [`UNKNOWN_NS`].
     pub total_ns: u64,
-    /// Reserved for the workload that the kernel charges; 0.
+    /// Serial number of the cgroup that the kernel charges: see [`crate::workload`].
     pub workload: u64,
-    /// The bytes of the completion. If the I/O completed in parts, the bytes of the last part.
+    /// Bytes of the completion. If the I/O completed in parts, the bytes of the last part.
     pub bytes: u32,
-    /// The block status: see [`crate::status`].
+    /// Block status: see [`crate::status`].
     pub status: u32,
-    /// The CPU on which it completed.
+    /// CPU on which the I/O completed.
     pub cpu: u32,
-    /// Zero.
+    /// Always zero.
     pub padding: u32,
 }
 
@@ -48,7 +48,7 @@ const _: () = {
 };
 
 impl SlowRecord {
-    /// Decodes a record from the ring buffer. `None` if the size is wrong.
+    /// Decodes a record from the ring buffer. `None` if its size is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();

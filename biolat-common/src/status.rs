@@ -1,12 +1,13 @@
-//! Block statuses (`BLK_STS_*`): macros, and so not in BTF.
+//! Block statuses (`BLK_STS_*`). They are macros, so they are not in BTF.
 //!
 //! Statuses up to 13 have never changed. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and renumbered the statuses after it;
 //! see `include/linux/blk_types.h`.
 
-/// Error counters of a series. The last one also counts every higher status.
+/// Number of error counters of a series. The last one also counts all higher statuses.
 pub const STATUSES: usize = 21;
 
-/// Names of statuses up to 13, which are the same on every kernel: the kernel's names in lower case.
+/// Names of the statuses up to 13, whose numbers are the same on every kernel: the kernel's names in lower case. `resv_conflict`
+/// was `nexus` before 6.5.
 const STABLE: [&str; 14] = [
     "ok",
     "notsupp",
@@ -28,16 +29,16 @@ const SINCE_6_10: [&str; 6] =
 const BEFORE_6_10: [&str; 5] =
     ["zone_resource", "zone_open_resource", "zone_active_resource", "offline", "duration_limit"];
 
-/// The name of a status, by the numbers of 6.10 and later, or by the earlier numbers.
+/// Returns the name of a status, in the numbering of 6.10 and later or in the earlier one.
 #[must_use]
 pub fn name(status: usize, since_6_10: bool) -> &'static str {
     let moved: &[&str] = if since_6_10 { &SINCE_6_10 } else { &BEFORE_6_10 };
     STABLE.get(status).or_else(|| moved.get(status - STABLE.len())).copied().unwrap_or("other")
 }
 
-/// The status of a negative errno, which the tracepoint passed before Linux 5.16.
+/// Returns the status for a negative errno, which is what the tracepoint passed before Linux 5.16.
 ///
-/// The reverse of `blk_errors[]` in `block/blk-core.c`; any other errno was `BLK_STS_IOERR`.
+/// This is the reverse of `blk_errors[]` in `block/blk-core.c`, where every other errno was `BLK_STS_IOERR`.
 #[must_use]
 pub const fn from_errno(errno: i32) -> usize {
     match -errno {
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn errnos_of_old_kernels() {
+    fn translates_errnos_of_old_kernels() {
         assert_eq!(name(from_errno(-61), false), "medium");
         assert_eq!(name(from_errno(-5), false), "ioerr");
         assert_eq!(name(from_errno(-110), false), "timeout");

@@ -1,41 +1,41 @@
-//! Counters by workload and series. A workload is the cgroup that the kernel charges.
+//! Counters by workload and series. A workload is a cgroup that the kernel charges with I/O.
 //!
-//! Each CPU has two tables of entries, used alternately: the daemon switches tables by incrementing the epoch, waits for the
-//! runs that began before, and reads the idle table. So it reads complete I/Os, and each I/O once. An entry of an earlier
-//! epoch is free; its next user clears it.
+//! Each CPU has two tables of entries, used alternately. The daemon switches tables by incrementing the epoch, waits for the runs
+//! that began before the switch, and reads the idle table. So it counts each I/O completely and exactly once. An entry of an
+//! earlier epoch is free; its next user clears it.
 
 use core::mem::{offset_of, size_of};
 
 use crate::{hash::spread, size::BAND_CELLS, slot::Cell};
 
-/// The workload of I/Os without a cgroup, such as flushes: the kernel itself. No cgroup has this serial number.
+/// Workload of I/Os without a cgroup, such as flushes: the kernel itself. No cgroup has this serial number.
 pub const KERNEL: u64 = 0;
 
-/// Stands for all workloads without an entry of their own.
+/// Stands for all workloads without entries of their own.
 pub const OTHER: u64 = u64::MAX;
 
-/// The number of places to try for an entry, beginning with the one that its hash selects.
+/// Number of places to try for an entry, beginning with the one that its hash selects.
 pub const PROBES: u32 = 8;
 
-/// The counters of one workload and series on one CPU, in one epoch.
+/// The counters of one workload and series on one CPU in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Entry {
-    /// The serial number of the cgroup, [`KERNEL`] or [`OTHER`].
+    /// Serial number of the cgroup, or [`KERNEL`] or [`OTHER`].
     pub workload: u64,
     /// The series and its slot, as [`Cell::bits`].
     pub series: u64,
-    /// The epoch of the counts.
+    /// Epoch of the counts.
     pub epoch: u64,
-    /// Nanoseconds in the queue, of requests with both timestamps.
+    /// Time in the queue phase, in nanoseconds, of requests with both timestamps.
     pub queue_ns: u64,
-    /// Nanoseconds in the device, of requests with both timestamps.
+    /// Time in the device phase, in nanoseconds, of requests with both timestamps.
     pub device_ns: u64,
-    /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
+    /// Time from allocation to completion, in nanoseconds, of requests without a dispatch timestamp.
     pub unsplit_ns: u64,
     /// Bytes transferred.
     pub bytes: u64,
-    /// Completions that failed.
+    /// Number of failed completions.
     pub errors: u64,
     /// Total latencies by [`crate::size::band_cell`].
     pub cells: [u32; BAND_CELLS],
@@ -45,7 +45,7 @@ impl Entry {
     /// An unused entry.
     pub const ZERO: Self = Self::new(0, Cell::EMPTY, 0);
 
-    /// A new entry.
+    /// Creates an entry without counts.
     #[inline(always)]
     #[must_use]
     pub const fn new(workload: u64, series: Cell, epoch: u64) -> Self {
@@ -62,7 +62,7 @@ impl Entry {
         }
     }
 
-    /// Whether this is the entry of a workload and series, in this epoch.
+    /// Whether this is the entry of this workload and series in this epoch.
     #[inline(always)]
     #[must_use]
     pub const fn is_of(&self, workload: u64, series: Cell, epoch: u64) -> bool {
@@ -70,7 +70,7 @@ impl Entry {
     }
 }
 
-/// The pattern names every field and has no `..`, so adding a field does not compile until it is merged.
+/// The pattern names every field without `..`, so code with a new field does not compile until the field is merged.
 #[deny(unused_variables)]
 impl Entry {
     /// Adds the counts of another CPU.
@@ -94,37 +94,37 @@ const _: () = {
 };
 
 /// The entries of one CPU: both tables, one after the other. A table begins with an entry of [`OTHER`] for each of the first
-/// slots; entries found by hash follow.
+/// `slots` slots; the entries found by hash follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// How many slots are counted by workload.
+    /// Number of slots that are counted by workload.
     pub slots: u32,
-    /// The number of hash values.
+    /// Number of hash values.
     pub hashes: u32,
 }
 
 impl Tables {
-    /// Entries of one table.
+    /// Number of entries in one table.
     #[inline(always)]
     #[must_use]
     pub const fn entries(self) -> u32 {
         self.slots + self.hashes + PROBES - 1
     }
 
-    /// Entries of both tables; at least one, because a map cannot be empty.
+    /// Number of entries in both tables; at least one, because a map cannot be empty.
     #[must_use]
     pub const fn places(self) -> u32 {
         if self.slots == 0 { 1 } else { 2 * self.entries() }
     }
 
-    /// The first entry of an epoch's table.
+    /// The first entry of the table that an epoch uses.
     #[inline(always)]
     #[must_use]
     pub const fn start(self, epoch: u64) -> u32 {
         if epoch & 1 == 0 { 0 } else { self.entries() }
     }
 
-    /// The first place for an entry of a workload and series.
+    /// The first place to try for the entry of a workload and series.
     #[inline(always)]
     #[must_use]
     pub const fn place(self, workload: u64, series: Cell, epoch: u64) -> u32 {
@@ -132,7 +132,7 @@ impl Tables {
         self.start(epoch) + self.slots + ((hash * self.hashes as u64) >> 32) as u32
     }
 
-    /// The entry of [`OTHER`] for the series in a slot.
+    /// The place of the [`OTHER`] entry for the series in a slot.
     #[inline(always)]
     #[must_use]
     pub const fn other(self, slot: u32, epoch: u64) -> u32 {
@@ -140,33 +140,33 @@ impl Tables {
     }
 }
 
-/// Upper limit of places in both tables. A power of two, so that a mask bounds the index without a branch.
+/// Upper limit on the number of places in both tables. A power of two, so a mask bounds the index without a branch.
 pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
 
-/// Stands in the object for the number of places of the understudy's tables. The daemon replaces it before it loads the probe.
+/// In the object, stands for the number of places in the understudy's tables. The daemon replaces it before it loads the probe.
 pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
 
-/// Upper limit of the bytes of both tables of one CPU.
+/// Upper limit on the size of both tables of one CPU, in bytes.
 pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;
 
-/// For each place of both tables, the low half of the latest epoch in which any CPU has created an entry there.
+/// For each place in both tables, the low half of the latest epoch in which any CPU created an entry there.
 pub type Places = [u32; MAX_PLACES as usize];
 
-/// The number of path components that are recorded of a cgroup, from its own name upwards.
+/// Number of path components recorded for a cgroup, from its own name upwards.
 pub const LEVELS: usize = 10;
 
-/// Bytes of a name, including the terminating zero.
+/// Size of a name in bytes, including the terminating zero.
 pub const NAME_BYTES: usize = 128;
 
-/// The cgroup with a serial number.
+/// The record of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cgroup {
-    /// The address of its `cgroup_subsys_state`, to check later whether it still exists.
+    /// Address of its `cgroup_subsys_state`, used to check later whether the cgroup still exists.
     pub css: u64,
-    /// Not 0: the daemon asks the probe to record the names again.
+    /// Nonzero if the daemon has asked the probe to record the names again.
     pub is_stale: u64,
-    /// The names of its directory and its ancestors; empty above the root.
+    /// Names of its directory and its ancestors, from the bottom up; empty above the root.
     pub names: [[u8; NAME_BYTES]; LEVELS],
 }
 
@@ -194,11 +194,11 @@ mod tests {
 
     /// With half as many workloads as places, few share a place.
     #[test]
-    fn workloads_are_spread() {
+    fn spreads_workloads_over_places() {
         let tables = Tables { slots: 0, hashes: 512 };
         let series = Cell::new(Key::new(9, 0), 3);
         let mut taken = [0_u8; 512];
-        // Serial numbers follow one another, also with gaps.
+        // Serial numbers are consecutive, sometimes with gaps.
         for workload in (0..128).chain((0..128).map(|number| 1000 + number * 12)) {
             taken[tables.place(workload, series, 0) as usize] += 1;
         }

@@ -1,4 +1,5 @@
-//! The ABI between probe and daemon, byte for byte. After a change here, rebuild the probe and note it in the changelog.
+//! The ABI between the probe and the daemon, byte for byte. After a change here, rebuild the probe and mention it in the
+//! changelog.
 
 use biolat_common::{
     constants::{Constants, ProbeOptions},
@@ -10,7 +11,7 @@ use biolat_common::{
 };
 use std::mem::{align_of, offset_of, size_of};
 
-/// The bytes of a value.
+/// The bytes of a value in memory.
 fn bytes<T>(value: &T) -> &[u8] {
     // SAFETY: used only with `repr(C)` types of plain integers without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
@@ -33,7 +34,7 @@ fn keys_and_cells() {
 }
 
 #[test]
-fn an_event_is_16_bytes() {
+fn event_layout() {
     let event = Event::new(EventKind::NoRoom, Key::new(0x1234, 0x56));
     assert_eq!(bytes(&event), [1, 0, 0, 0, 0, 0, 0, 0, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0]);
     assert_eq!(Event::from_bytes(bytes(&event)), Some(event));
@@ -44,7 +45,7 @@ fn directory_ids_are_unique_and_spread() {
     let ids = (0..1 << 20).map(directory_id).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(ids.len(), 1 << 20);
     assert_eq!((directory_id(0), ids.last()), (0, Some(&((1 << 20) - 1))));
-    // 32 disks, each with this number of files and directories in sysfs.
+    // 32 disks, each with this number of inodes in sysfs.
     for files in [64, 100, 128, 131, 256] {
         let cells = (0..32).map(|disk| table_cell(Key::new(directory_id(20_000 + disk * files), 0)));
         let distinct = cells.collect::<std::collections::BTreeSet<_>>().len();

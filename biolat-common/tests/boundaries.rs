@@ -1,17 +1,17 @@
-//! Every bucket boundary against its definition, in integers of arbitrary size:
-//! `ns > 10^9 * 2^(k/8)` exactly when `ns^8 > 10^72 * 2^k`.
+//! Compares every bucket boundary with its definition, in integers of arbitrary size:
+//! `ns > 10^9 * 2^(k/8)` if and only if `ns^8 > 10^72 * 2^k`.
 
 use biolat_common::bucket::{BUCKETS, FIRST, FIRST_NATIVE_INDEX, OVERFLOW, cell};
 use num_bigint::BigUint;
 
-/// Whether `ns` lies above the upper boundary of native bucket `index`.
+/// Whether `ns` is above the upper boundary of native bucket `index`.
 fn above(ns: u64, index: i32) -> bool {
     let scale = BigUint::from(1_000_000_000_u64).pow(8);
     let eighth = BigUint::from(ns).pow(8);
     if index >= 0 { eighth > scale << index } else { eighth << -index > scale }
 }
 
-/// The largest whole nanosecond that is not above the boundary.
+/// Returns the largest whole nanosecond that is not above the boundary.
 fn last_inside(index: i32) -> u64 {
     let (mut low, mut high) = (0, 1 << 41);
     while high - low > 1 {

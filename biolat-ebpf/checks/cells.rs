@@ -1,5 +1,5 @@
-//! For a test, never shipped: the bucket arithmetic as the probe's compiler builds it. Its argument is a latency; it
-//! writes the latency's cell, and the cell that the common case finds, into a map.
+//! Test only, never shipped: the bucket arithmetic as compiled for the probe. The argument is a latency; its cell, and the cell
+//! that the common case finds, are written to a map.
 
 #![no_std]
 #![no_main]
@@ -21,7 +21,7 @@ static CELL: Array<u64, 2> = Array::new();
 fn cells(ctx: RawTracePointContext) -> i32 {
     for (index, cell) in [bucket::cell(ctx.arg(0)), bucket::common_cell(ctx.arg(0))].into_iter().enumerate() {
         if let Some(result) = CELL.get_ptr_mut(index as u32) {
-            // SAFETY: an entry of the map; the test runs one program at a time.
+            // SAFETY: an entry of the map. The test runs one program at a time.
             unsafe { *result = cell as u64 };
         }
     }

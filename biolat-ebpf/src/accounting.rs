@@ -1,11 +1,11 @@
-//! How the kernel's disk statistics account a completion: a pure function, tested on the host.
+//! Classifies completions the way the kernel's disk statistics do. This is a pure function, tested on the host.
 
-/// The constants of the running kernel that it depends on.
+/// Constants of the running kernel that the classification depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Accounting {
-    /// `RQF_FLUSH_SEQ` as a mask.
+    /// `RQF_FLUSH_SEQ`, as a mask.
     pub(crate) flush_sequence: u32,
-    /// `RQF_IO_STAT` as a mask.
+    /// `RQF_IO_STAT`, as a mask.
     pub(crate) io_stat: u32,
     /// `REQ_OP_FLUSH`.
     pub(crate) op_flush: u32,
@@ -16,26 +16,27 @@ pub(crate) struct Accounting {
 /// What a completion means for diskstats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// The end of a request: one I/O.
+    /// The request ends: one I/O.
     End,
-    /// A part of a request: its bytes are accounted, the request continues.
+    /// Part of the request completes: its bytes are accounted, and the request continues.
     Part,
-    /// The kernel neither accounts the request nor sets its timestamps.
+    /// The kernel does not account the request. It may still have timestamps (with a scheduler), but an I/O that the disk
+    /// statistics lack could not be audited, so it is not counted.
     NotAccounted,
-    /// A second completion of a request that has already ended.
+    /// Another completion of a request that has already ended.
     Duplicate,
 }
 
 impl Accounting {
-    /// Follows `blk_account_io_done()` and `blk_account_io_flush()`. `flags` are `RQF_*`, `bytes` of `remaining` complete now,
-    /// and `has_bio` says whether a bio waits for the end of the request.
+    /// Follows `blk_account_io_done()` and `blk_account_io_flush()`. `flags` are the `RQF_*` flags, `bytes` out of `remaining`
+    /// complete now, and `has_bio` says whether a bio still waits for the request to end.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-mq.c#L974>
     /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-flush.c#L126>
     #[inline(always)]
     pub(crate) fn meaning(self, flags: u32, op: u32, bytes: u32, remaining: u32, has_bio: bool) -> Meaning {
         if self.is_in_flush_sequence(flags) && self.is_flush(op) {
-            // The flush request itself, accounted even if `queue/iostats` is 0.
+            // The flush request itself: accounted even if `queue/iostats` is 0.
             return Meaning::End;
         }
         if flags & self.io_stat == 0 {
@@ -46,15 +47,15 @@ impl Accounting {
         }
         if remaining == 0 && !self.is_passthrough(op) && !has_bio {
             // Request-based dm ends its request when the clone has transferred all bytes, and again with no bytes left:
-            // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. A request that normally ends
-            // without bytes, an empty flush or a flush sequence, still has its bio.
+            // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76
+            // An empty flush and a flush sequence also end with no bytes left, but they still have their bio.
             return Meaning::Duplicate;
         }
         Meaning::End
     }
 
-    /// Whether this completion has the status of its request. If a step of a flush sequence fails, the sequence ends, and
-    /// the request reports the error at its own end.
+    /// Whether this completion carries the status of its request. If a step of a flush sequence fails, the sequence ends there,
+    /// and the request reports the error when it ends.
     #[inline(always)]
     pub(crate) fn reports_status(self, flags: u32, op: u32) -> bool {
         self.is_flush(op) || !self.is_in_flush_sequence(flags)

@@ -1,6 +1,8 @@
-//! The common case: a request of a series in the table that completes successfully, as a whole, with both timestamps, in
-//! less than 33 ms. Its only helper call reads the clock, and it writes only this CPU's counters. `rare_case` handles
-//! everything else.
+//! The common case: a request of a known series that completes successfully, as a whole, in less than 33 ms, and has both
+//! timestamps. Everything else is left to `rare_case`.
+//!
+//! Apart from array lookups, which the kernel inlines (per-CPU ones since 6.10), the common case calls no helper but the clock.
+//! It writes only this CPU's memory, unless completions are marked or a workload's entry is not in its first place.
 
 use biolat_common::{
     bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},
@@ -16,7 +18,7 @@ use crate::{
     workload,
 };
 
-/// Records the completion. Returns `false`, and records nothing, if it is not the common case.
+/// Records the completion if it is the common case. Otherwise returns `false` and records nothing.
 #[inline(always)]
 pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if completion.status != 0
@@ -37,12 +39,13 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     let Some(cell) = maps::series_in_table(Key::new(completion.device(), completion.op())) else {
         return false;
     };
-    // If a timestamp is later than the completion, the difference wraps and is very large.
+    // If a timestamp is later than the completion, the difference wraps around to a huge value. The limit is a power of two, so
+    // the two differences can be combined.
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
     let has_sizes = option_const!(sizes) != 0;
-    // Parts of the request may have completed earlier.
+    // Parts of this request may already have completed.
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
@@ -64,9 +67,11 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     true
 }
 
-/// Whether one of the pointers that the common case follows is null. A load through a null pointer reads zero, on many kernels by
-/// an exception. Before 6.4 ("bpf: ensure main program has an extable") a kernel may not find the exception's table entry in a
-/// main program, which contains all of this, and crash. It finds it in subprograms, such as the rare case.
+/// Whether a pointer that the common case follows is null.
+///
+/// A load through a null pointer reads zero, but on arm64, and on x86-64 before 5.12, it faults first. Before 6.4 ("bpf: ensure
+/// main program has an extable"), if the fault is in the main program, into which all of this code is inlined, the kernel may
+/// fail to find the entry in the exception table and crash. It does find the entries of subprograms such as the rare case.
 #[inline(always)]
 fn has_null(completion: &Completion) -> bool {
     !completion.has_disk()

@@ -1,6 +1,6 @@
-//! Constants in the probe's own instructions: the layout of the running kernel's structs, and the probe's options. The
-//! compiler emits a placeholder for each constant and each member's offset; the daemon replaces it by the value before it
-//! loads the probe (`Constants::relocate`). So a constant costs nothing, and the verifier removes branches that it decides.
+//! Constants in the probe's own instructions: the layout of the running kernel's structs, and the probe's options. The compiler
+//! emits a placeholder for each constant and each member offset; the daemon replaces it with the value before it loads the probe
+//! (`Constants::relocate`). So a constant costs nothing, and the verifier removes the branches that it rules out.
 
 /// The index of a constant.
 macro_rules! index {
@@ -42,8 +42,8 @@ macro_rules! constant {
 
 /// Reads a member of a kernel object, 4 or 8 bytes according to the type.
 ///
-/// The verifier tracks the type that the pointer has in the kernel. It rejects the program if the member is outside of
-/// that type; a load that faults, also through a null pointer, reads zero.
+/// The verifier tracks the kernel type behind the pointer, and rejects the program if the member is outside that type. A load
+/// that faults, for example through a null pointer, reads zero; in a main program see `common_case::has_null`.
 #[cfg(target_arch = "bpf")]
 macro_rules! field {
     ($type:tt, $object:expr, $field:ident) => {{
@@ -63,7 +63,7 @@ macro_rules! field {
     }};
 }
 
-/// On other targets the code is checked but never run.
+/// On other targets this code is compiled but never run.
 #[cfg(not(target_arch = "bpf"))]
 macro_rules! constant {
     ($($constant:tt)+) => {

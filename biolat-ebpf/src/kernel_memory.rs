@@ -1,4 +1,4 @@
-//! Reads kernel memory through addresses of which the verifier knows no type.
+//! Reads kernel memory at addresses whose type the verifier does not know.
 
 use core::{
     ffi::c_void,
@@ -21,18 +21,18 @@ pub(crate) fn read_u32(object: u64, offset: u32) -> u32 {
     read(object + u64::from(offset))
 }
 
-/// Integers at an address; zeros if it cannot be read. There is no branch: the helper itself writes zeros on a failure.
+/// Reads integers at an address; zeros if it cannot be read. This needs no branch: the helper itself writes zeros if it fails.
 #[inline(always)]
 pub(crate) fn read<T: Copy>(address: u64) -> T {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the helper always writes the whole value, and any bits are valid for the integers that are read.
+    // SAFETY: the helper always writes the whole value, and any bit pattern is valid for the integers read here.
     unsafe {
         bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address as *const c_void);
         value.assume_init()
     }
 }
 
-/// The open file of this file descriptor of the daemon.
+/// The open file behind this file descriptor of the daemon.
 #[inline(always)]
 pub(crate) fn open_file(descriptor: u64) -> Option<u64> {
     if descriptor >= MAX_DESCRIPTOR {

@@ -1,8 +1,18 @@
-//! The probe. This file has the entry points of its programs. `common_case` and `rare_case` record a completion. `marks` tells the
-//! understudy which completions have been recorded, `accounting` decides what a completion means, `workload` finds the counters of
-//! a cgroup, `slow` sends records of single I/Os, `requeue` counts requeues. `request` reads kernel memory, `constants` has the
-//! constants that the daemon relocates, `maps` the maps. `inflight`, `cgroup_exists` and `link_references`
-//! are not attached: the daemon runs them.
+//! The probe. This file contains only the entry points of its programs.
+//!
+//! Modules of the programs that are attached to tracepoints:
+//!
+//! - `common_case` and `rare_case` record a completion.
+//! - `marks` tells the understudy which completions the first program has recorded.
+//! - `accounting` classifies a completion the way the kernel's disk statistics do.
+//! - `workload` finds the counters of a cgroup.
+//! - `slow` sends records of single I/Os to the daemon.
+//! - `requeue` counts requeues.
+//!
+//! Never attached, only run by the daemon: `inflight`, `cgroup_exists` and `link_references`.
+//!
+//! `request` reads requests, `kernel_memory` reads other kernel objects, `constants` has the constants that the daemon relocates,
+//! and `maps` has the maps.
 
 #![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
@@ -39,7 +49,7 @@ use request::{Completion, now};
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L145>
 #[btf_tracepoint(function = "block_rq_complete")]
 fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
-    // First, because reading the clock waits for the instructions in flight.
+    // First, because on x86-64 reading the clock waits until all earlier loads have arrived: there are none of ours yet.
     let now = now();
     if !marks::mark_or_leave(&ctx, now) {
         count::<First>(&ctx, now);
@@ -47,8 +57,8 @@ fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Records the completions for which the kernel refused to run the first program, because that was already running on the CPU. It
-/// is attached after the first program, at the first refusal: see [`marks`].
+/// Records the completions for which the kernel refused to run the first program because it was already running on that CPU.
+/// Attached after the first program, when the kernel first refuses a run: see [`marks`].
 #[btf_tracepoint(function = "block_rq_complete")]
 fn understudy(ctx: BtfTracePointContext) -> i32 {
     let now = now();
@@ -67,7 +77,8 @@ fn count<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     }
 }
 
-/// `block_rq_requeue(struct request *rq)`; before 5.11, `block_rq_requeue(struct request_queue *q, struct request *rq)`
+/// `block_rq_requeue(struct request *rq)`; before 5.11, except in late releases of 5.10:
+/// `block_rq_requeue(struct request_queue *q, struct request *rq)`
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L104>
 #[btf_tracepoint(function = "block_rq_requeue")]
@@ -76,7 +87,8 @@ fn block_rq_requeue(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Looks at requests in flight. Only the daemon runs it, with the arguments of [`inflight::look`].
+/// Surveys requests in flight. Only the daemon runs it, with the arguments of [`inflight::look`]: since 5.10 `BPF_PROG_TEST_RUN`
+/// passes numbers to a raw tracepoint program. The tracepoint is required and never used.
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
 fn inflight(ctx: RawTracePointContext) -> i32 {
     inflight::look(&ctx);
@@ -85,21 +97,22 @@ fn inflight(ctx: RawTracePointContext) -> i32 {
 
 /// Whether a cgroup still exists: 1 or 0. Only the daemon runs it, with the arguments of [`workload::exists`].
 ///
-/// Without the macro for raw tracepoints, because that always returns 0.
+/// Does not use the macro for raw tracepoints, which makes a program always return 0.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/block_rq_complete")]
 extern "C" fn cgroup_exists(ctx: *mut c_void) -> i32 {
     workload::exists(&RawTracePointContext::new(ctx))
 }
 
-/// How many hold a link. Nothing triggers it but the daemon, with the arguments that [`takeover::link_references`] names.
+/// The reference count of a link. Only the daemon runs it, with the arguments of [`takeover::link_references`].
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/block_rq_complete")]
 extern "C" fn link_references(ctx: *mut c_void) -> i32 {
     takeover::link_references(&RawTracePointContext::new(ctx))
 }
 
-/// Keeps the tracepoint in use during a takeover, with the next one: the kernel attaches one program only once before 6.10.
+/// Keeps two functions on the tracepoint during a takeover, together with [`other_placeholder`]: see
+/// `biolat-probe/src/takeover.rs`. Two different programs, because before 6.10 the kernel does not attach the same one twice.
 #[btf_tracepoint(function = "block_rq_complete")]
 fn placeholder(_: BtfTracePointContext) -> i32 {
     0

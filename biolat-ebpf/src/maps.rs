@@ -1,4 +1,4 @@
-//! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
+//! The maps and every access to them. ARCHITECTURE.md lists their names, sizes and writers.
 
 use core::{
     cell::UnsafeCell,
@@ -23,24 +23,25 @@ use biolat_common::{
 
 use crate::maximum::Maximum;
 
-/// The counters of a series, untyped. With `--sizes off` the daemon makes it shorter, see `biolat-probe/src/object.rs`.
+/// The counters of a series, untyped. With `--sizes off` the daemon shortens the array: see `biolat-probe/src/object.rs`.
 ///
-/// The kernel accepts a map into the array of maps only if it matches the template here. From 5.15 to 6.1 a template whose value has
-/// the BTF of a struct does not match a map without BTF, and the daemon's maps have none.
+/// The kernel accepts a map into an array of maps only if it matches the template here. From 5.15 to 6.1, a template whose value
+/// is a struct in BTF does not match a map without BTF, and the daemon creates its maps without BTF.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
 type Untyped = [u64; size_of::<Counters>() / 8];
 
-/// One of the two programs that record completions. Each has counters of its own, and the kernel does not run a program that is
-/// already running on the CPU: nothing else writes a program's counters of this CPU.
+/// One of the two programs that record completions. Each has its own counters, and the kernel does not run a program that is
+/// already running on the CPU. So no other run writes these counters of this CPU, with two exceptions: the program for requeues,
+/// which writes only `requeues`, and before Linux 6.1 an interrupt.
 pub(crate) trait Program {
     const IS_UNDERSTUDY: bool;
 }
 
-/// Records each completion.
+/// The program `block_rq_complete`, attached from the start.
 pub(crate) enum First {}
 
-/// Records completions for which the kernel refused to run the first program.
+/// The program `understudy`, which records completions for which the kernel refused to run the first program.
 pub(crate) enum Understudy {}
 
 impl Program for First {
@@ -60,16 +61,16 @@ static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
 #[btf_map]
 static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
 
-/// The slots that exist from the start; the daemon sets their number when it loads the probe.
+/// The slots that exist from the start. The daemon sets their number when it loads the probe.
 #[btf_map]
 static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
 
-/// The slots that the daemon adds later.
+/// Slots that the daemon adds later.
 #[btf_map]
 static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
 
-/// The understudy's counters: the daemon adds all of them when it attaches the understudy.
+/// The understudy's counters. The daemon adds all of them before it attaches the understudy.
 #[btf_map]
 static SERIES_2: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
@@ -80,11 +81,12 @@ static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
 #[btf_map]
 static LOST_2: PerCpuArray<Counts, 1> = PerCpuArray::new();
 
-/// Marks of recorded completions, by stack frame: see [`crate::marks`]. The daemon sets the number of lines when it loads the probe.
+/// Marks of recorded completions, by stack frame: see [`crate::marks`]. The daemon sets the number of lines when it loads the
+/// probe.
 #[btf_map]
 static MARKS: Array<Mark, 1> = Array::new();
 
-/// Not 0 while the understudy is attached. Only the daemon writes it.
+/// Nonzero if completions are marked. Only the daemon writes it, before it attaches the understudy.
 #[unsafe(link_section = ".data.marking")]
 static MARKING: Number = Number(UnsafeCell::new(0));
 
@@ -94,63 +96,65 @@ static EVENTS: RingBuf<Event, RING_BYTES> = RingBuf::new();
 #[btf_map]
 static SLOW: RingBuf<SlowRecord, { slow::RING_BYTES }> = RingBuf::new();
 
-/// Records dropped because [`SLOW`] was full.
+/// Number of records dropped because [`SLOW`] was full.
 #[btf_map]
 static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 #[btf_map]
 static DROPPED_2: PerCpuArray<u64, 1> = PerCpuArray::new();
 
-/// Requests of which parts have completed, by their address.
+/// Requests that have completed in part, by address.
 #[btf_map]
 static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 
-/// The latest allocation of a request of which a part has completed, not counting steps of flush sequences. A global and not a map
-/// of its own: the common case reads it with one load.
+/// The latest allocation time of any partially completed request, not counting steps of flush sequences. A global instead of a
+/// map, because the common case can then read it with one load.
 static PARTS_UNTIL: Maximum = Maximum::new();
 
-/// A number that the probe only reads.
+/// A number that the daemon writes and the probe only reads.
 struct Number(UnsafeCell<u64>);
 
-// SAFETY: it is read in one load.
+// SAFETY: read in one load.
 unsafe impl Sync for Number {}
 
-/// The result of the latest run of [`crate::inflight::look`].
+/// Result of the latest run of [`crate::inflight::look`].
 #[btf_map]
 static INFLIGHT: Array<Found, 1> = Array::new();
 
-/// The tables of workloads; the daemon sets their size when it loads the probe.
+/// The workload tables. The daemon sets their size when it loads the probe.
 #[btf_map]
 static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
 
-/// The understudy's tables of workloads: one map of the same size, which the daemon adds when it attaches the understudy. Its
-/// entries are untyped for the reason given at [`Untyped`].
+/// The understudy's workload tables: one map of the same size, which the daemon adds before it attaches the understudy. Its
+/// entries are untyped for the same reason as [`Untyped`].
 #[btf_map]
 static WORKLOADS_2: ArrayOfMaps<PerCpuArray<[u64; size_of::<Entry>() / 8], PLACES_PLACEHOLDER>, 1> =
     ArrayOfMaps::new();
 
-/// The latest epoch in which any CPU has created each entry of [`WORKLOADS`]. A single value, which the daemon reads in one call.
+/// For each place in the workload tables, the latest epoch in which any CPU created an entry there. They form a single value, so
+/// the daemon reads them all with one system call.
 #[btf_map]
 static WORKLOADS_USED: Array<Places, 1> = Array::new();
 
-/// The cgroups that have entries of their own, by serial number; the daemon sets how many there may be.
+/// The cgroups that have their own entries, by serial number. The daemon sets the maximum number.
 #[btf_map]
 static CGROUPS: HashMap<u64, Cgroup, 1> = HashMap::new();
 
-/// Buffers for new entries of [`CGROUPS`].
+/// Buffers in which new entries of [`CGROUPS`] are built.
 #[btf_map]
 static CGROUP_BUFFER: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
 
 #[btf_map]
 static CGROUP_BUFFER_2: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
 
-/// Only the daemon writes it. Its initial value is not zero, which keeps it out of `.bss`, where the probe writes.
+/// The current epoch of the workload tables. Only the daemon writes it. The initial value is not zero, which keeps it out of
+/// `.bss`, where the probe writes.
 static EPOCH: Number = Number(UnsafeCell::new(1));
 
 const BPF_NOEXIST: u64 = 1;
 const BPF_RB_NO_WAKEUP: u64 = 1;
 
-/// A series and its slot, if it is in the table.
+/// The slot of a series, with its key, if the series is in the table.
 #[inline(always)]
 pub(crate) fn series_in_table(key: Key) -> Option<Cell> {
     let cell = Cell::from_bits(*TABLE.get(table_cell(key))?);
@@ -168,19 +172,20 @@ pub(crate) fn slot_or_new(key: Key) -> Option<u32> {
     if INDEX.insert(bits, slot, BPF_NOEXIST).is_ok() {
         return Some(slot);
     }
-    // Another CPU was faster, or the index is full: return the slot.
+    // Another CPU was faster, or the index is full or its bucket locked. Return the slot.
     let _ = FREE.push(slot, 0);
     slot_in_index(bits)
 }
 
 #[inline(always)]
 fn slot_in_index(bits: u64) -> Option<u32> {
-    // SAFETY: entries are plain numbers; only the daemon removes them, and only of devices that are gone.
+    // SAFETY: entries are plain numbers. Only the daemon removes them, after the device is gone; the memory may then be reused.
     unsafe { INDEX.get(bits) }.copied()
 }
 
-/// This CPU's counters of a slot. Nothing else writes them: since Linux 6.1 the kernel does not run a program that is already
-/// running on the CPU. Earlier kernels may, in an interrupt; then a count may be lost, which the audit detects.
+/// This CPU's counters for a slot. No other run writes them, except `requeues`: since Linux 6.1 the kernel does not run a program
+/// that is already running on the CPU. Earlier kernels may do so in an interrupt; a count may then be lost, which the audit
+/// detects.
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
@@ -193,20 +198,20 @@ pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
     found.map(<*mut _>::cast)
 }
 
-/// This CPU's counters by size of a series. They exist if the constant `sizes` is 1.
+/// This CPU's size counters of a series. They exist only if the constant `sizes` is 1.
 #[inline(always)]
 pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
     // SAFETY: the value of the map is a `Counters`.
     unsafe { &raw mut (*series.cast::<Counters>()).sizes }
 }
 
-/// Whether parts of a request that was allocated at this time may have completed.
+/// Whether parts of a request allocated at this time may have completed already.
 #[inline(always)]
 pub(crate) fn may_have_parts(allocated_at: u64) -> bool {
     allocated_at <= PARTS_UNTIL.get()
 }
 
-/// Adds the bytes of a part of a request.
+/// Adds the bytes of a completed part of a request.
 #[inline(always)]
 pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let before = bytes_of_parts(request, allocated_at);
@@ -214,7 +219,8 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let _ = PARTS.insert(request, parts, 0);
 }
 
-/// Notes that a part of a request that was allocated at this time has completed. The run at its end comes later and sees it.
+/// Notes that a part of a request allocated at this time has completed. The run at the end of the request comes later and sees
+/// this.
 #[inline(always)]
 pub(crate) fn note_part(allocated_at: u64) {
     PARTS_UNTIL.raise(allocated_at);
@@ -230,14 +236,16 @@ pub(crate) fn take_parts(request: u64, allocated_at: u64) -> u64 {
 
 #[inline(always)]
 fn bytes_of_parts(request: u64, allocated_at: u64) -> u64 {
-    // SAFETY: only the completions of one request write its entry, and they do not run at the same time.
+    // SAFETY: plain numbers. Only completions of this request write its entry, one at a time, but the map may evict the entry and
+    // reuse its memory for another request while it is read. The allocation time then differs, unless the reuse falls between the
+    // two loads: the size of one request would be wrong.
     match unsafe { PARTS.get(request) } {
         Some(parts) if parts.allocated_at == allocated_at => parts.bytes,
         _ => 0,
     }
 }
 
-/// Counts a lost completion; returns this CPU's count for the reason.
+/// Counts a lost completion. Returns this CPU's count for the reason.
 #[inline(always)]
 pub(crate) fn count_lost<P: Program>(reason: Reason) -> u64 {
     count::<P>(reason as usize)
@@ -259,7 +267,7 @@ pub(crate) fn count_taken() {
 fn count<P: Program>(index: usize) -> u64 {
     let map = if P::IS_UNDERSTUDY { &LOST_2 } else { &LOST };
     let Some(counts) = map.get_ptr_mut(0) else { return 0 };
-    // SAFETY: this CPU's own cell, in bounds because every index is below `REASONS`.
+    // SAFETY: this CPU's own value. In bounds, because every index is below `REASONS`.
     unsafe {
         let count = (*counts).as_mut_ptr().add(index);
         *count += 1;
@@ -267,26 +275,26 @@ fn count<P: Program>(index: usize) -> u64 {
     }
 }
 
-/// Whether the understudy is attached.
+/// Whether the first program marks completions for the understudy.
 #[inline(always)]
 pub(crate) fn is_marking() -> bool {
     // SAFETY: see `Number`.
     unsafe { MARKING.0.get().read_volatile() != 0 }
 }
 
-/// An address that stays the same as long as the probe is loaded.
+/// An address that stays the same while the probe is loaded.
 #[inline(always)]
 pub(crate) fn anchor() -> *const u8 {
     ptr::from_ref(&MARKING).cast()
 }
 
-/// A line of the marks.
+/// One line of the marks.
 #[inline(always)]
 pub(crate) fn mark(line: u32) -> Option<*mut Mark> {
     MARKS.get_ptr_mut(line)
 }
 
-/// Sends an event, which the daemon reads in its next collection. It is dropped if the ring buffer is full.
+/// Sends an event, which the daemon reads during its next collection. It is dropped if the ring buffer is full.
 #[inline(always)]
 pub(crate) fn send(event: Event) {
     if let Some(mut entry) = EVENTS.reserve(0) {
@@ -295,32 +303,33 @@ pub(crate) fn send(event: Event) {
     }
 }
 
-/// Sends the record of an I/O, which the daemon reads within a second. It is dropped and counted if the ring buffer is full.
+/// Sends the record of an I/O, which the daemon reads within a second. If the ring buffer is full, the record is dropped and
+/// counted.
 #[inline(always)]
 pub(crate) fn send_slow<P: Program>(record: SlowRecord) {
     if let Some(mut entry) = SLOW.reserve(0) {
         entry.write(record);
         entry.submit(BPF_RB_NO_WAKEUP);
     } else if let Some(dropped) = (if P::IS_UNDERSTUDY { &DROPPED_2 } else { &DROPPED }).get_ptr_mut(0) {
-        // SAFETY: this CPU's own cell.
+        // SAFETY: this CPU's own value.
         unsafe { *dropped += 1 };
     }
 }
 
-/// The result of [`crate::inflight::look`].
+/// The map value for the result of [`crate::inflight::look`].
 #[inline(always)]
 pub(crate) fn found() -> Option<*mut Found> {
     INFLIGHT.get_ptr_mut(0)
 }
 
-/// The epoch of the tables of workloads.
+/// The current epoch of the workload tables.
 #[inline(always)]
 pub(crate) fn epoch() -> u64 {
     // SAFETY: see `Number`.
     unsafe { EPOCH.0.get().read_volatile() }
 }
 
-/// This CPU's entry at a place of the tables of workloads. Nothing else writes it: see [`series`].
+/// This CPU's entry at a place in the workload tables. Nothing else writes it: see [`series`].
 #[inline(always)]
 pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
     if P::IS_UNDERSTUDY {
@@ -329,17 +338,18 @@ pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
     WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
 
-/// An entry. An `Option` of it takes one register: with two, the verifier may find one of them uninitialized.
+/// A pointer to an entry. An `Option` of it fits in one register; with two, the verifier may consider one of them uninitialized.
 pub(crate) type EntryPointer = NonNull<Entry>;
 
-/// Notes that the entry at a place is in use; returns the place.
+/// Notes that the entry at a place is in use. Returns the place.
 ///
 /// A global function: otherwise the verifier would walk the rest of the program for each possible place.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
     if let Some(used) = WORKLOADS_USED.get_ptr_mut(0) {
-        // SAFETY: in bounds by the mask, and written as a whole; all CPUs write the same number, unless the epoch has just changed.
+        // SAFETY: the mask keeps it in bounds, and it is written as a whole. All runs that write here at the same time write the
+        // same number: a place belongs to every second epoch, and between two of these the daemon waits for all runs.
         unsafe {
             let used = used.cast::<u32>().add((place % MAX_PLACES) as usize);
             if used.read_volatile() != epoch as u32 {
@@ -350,20 +360,20 @@ pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
     place
 }
 
-/// Whether the record of a cgroup is stale. `None`: it has none.
+/// Whether the record of a cgroup is stale. `None` if it has no record.
 #[inline(always)]
 pub(crate) fn is_record_stale(workload: u64) -> Option<bool> {
-    // SAFETY: the flag is one number.
+    // SAFETY: the flag is a single number.
     CGROUPS.get_ptr(workload).map(|cgroup| unsafe { (*cgroup).is_stale } != 0)
 }
 
-/// Records a cgroup, replacing its earlier record. `false` if there is no room for a new record.
+/// Records a cgroup, replacing any earlier record. `false` if there is no room for a new one.
 #[inline(always)]
 pub(crate) fn insert_cgroup(workload: u64, cgroup: &Cgroup) -> bool {
     CGROUPS.insert(workload, cgroup, 0).is_ok()
 }
 
-/// Keeps the address of the current I/O's cgroup for [`cgroup_buffer`].
+/// Stores the address of the current I/O's cgroup in this CPU's buffer, for [`cgroup_buffer`].
 #[inline(always)]
 pub(crate) fn set_current_cgroup<P: Program>(css: u64) {
     if let Some(cgroup) = cgroup_buffer::<P>() {

@@ -1,14 +1,15 @@
-//! Marks of recorded completions, for the understudy: see [`biolat_common::mark`]. The first program writes its frame's line before it
-//! records a completion. The kernel calls the understudy next, from the same frame; it finds the mark there.
+//! Marks of recorded completions, for the understudy: see [`biolat_common::mark`]. Before the first program records a completion,
+//! it marks the completion in the line of its stack frame. The kernel then calls the understudy from the same frame, and the
+//! understudy finds the mark there.
 //!
-//! If there is no line for a frame, the first program leaves the completion to the understudy.
+//! If no line is available for a frame, the first program leaves the completion to the understudy.
 
 use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::mark::{FRAME_BITS, Mark, PROBES, STALE_NS, place};
 
 use crate::{constants::option_const, maps, request::Completion};
 
-/// For the first program: marks the completion as recorded. `true` if it leaves the completion to the understudy.
+/// For the first program: marks the completion as recorded. Returns `true` if it leaves the completion to the understudy instead.
 #[inline(always)]
 pub(crate) fn mark_or_leave(ctx: &BtfTracePointContext, now: u64) -> bool {
     if option_const!(mark_lines) == 0 || !maps::is_marking() {
@@ -27,40 +28,34 @@ pub(crate) fn is_recorded(ctx: &BtfTracePointContext) -> bool {
     take_mark(frame(ctx), completion(ctx)) != 0
 }
 
-/// Writes the line of a frame; 0 if there is no line for it.
+/// Marks a completion in the line of its frame; returns 0 if there is no line for it.
 ///
-/// This and [`take_mark`] are global functions, which the kernel verifies once.
+/// This and [`take_mark`] are global functions, so the kernel verifies each of them once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn mark_completion(frame: u64, completion: u64, now: u64) -> u32 {
-    let (mark, is_new) = match line_of(frame) {
-        Some(mark) => (mark, false),
-        None => match claim(frame, now) {
-            Some(mark) => (mark, true),
-            None => return 0,
-        },
-    };
-    // SAFETY: in bounds; nothing else writes the line of a frame that is in use.
+    let Some(mark) = line_of(frame).or_else(|| claim(frame, now)) else { return 0 };
+    // SAFETY: in bounds. Another frame can claim this line only while `at` is older than `STALE_NS`, that is, before the store to
+    // `at`. The check afterwards finds such a claim, unless its compare-and-exchange follows within the next instructions.
     unsafe {
         (&raw mut (*mark).at).write_volatile(now);
         (&raw mut (*mark).completion).write_volatile(completion);
-        // Another frame may have claimed it while it was stale.
-        u32::from(!is_new || (&raw const (*mark).frame).read_volatile() == frame)
+        u32::from((&raw const (*mark).frame).read_volatile() == frame)
     }
 }
 
-/// Removes the mark of a completion from the line of its frame; 0 if it is not there.
+/// Removes a completion's mark from the line of its frame; returns 0 if there is no such mark.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn take_mark(frame: u64, completion: u64) -> u32 {
     let Some(mark) = line_of(frame) else { return 0 };
-    // SAFETY: in bounds; nothing else writes the line of a frame that is in use.
+    // SAFETY: in bounds. Nothing else writes the line of a frame that is in use.
     unsafe {
         let marked = &raw mut (*mark).completion;
         if marked.read_volatile() != completion {
             return 0;
         }
-        // The next completion may have the same number.
+        // The next completion may have the same identifier.
         marked.write_volatile(0);
     }
     1
@@ -71,7 +66,7 @@ fn line_of(frame: u64) -> Option<*mut Mark> {
     let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
-        // SAFETY: in bounds, and one number.
+        // SAFETY: in bounds, and a single number.
         if unsafe { (&raw const (*mark).frame).read_volatile() } == frame {
             return Some(mark);
         }
@@ -79,13 +74,13 @@ fn line_of(frame: u64) -> Option<*mut Mark> {
     None
 }
 
-/// Claims a line for a frame: one that is free or stale. `None` if there is none.
+/// Claims a free or stale line for a frame. `None` if there is none.
 #[inline(always)]
 fn claim(frame: u64, now: u64) -> Option<*mut Mark> {
     let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
-        // SAFETY: in bounds; several CPUs may try to claim the line at the same time, and one succeeds.
+        // SAFETY: in bounds. Several CPUs may try to claim the line at the same time; one of them succeeds.
         unsafe {
             let owner = (&raw const (*mark).frame).read_volatile();
             let used = (&raw const (*mark).at).read_volatile();
@@ -100,7 +95,7 @@ fn claim(frame: u64, now: u64) -> Option<*mut Mark> {
     None
 }
 
-/// Atomically replaces a number by a new one, if it is the old one.
+/// Atomically replaces the old number with the new one. Returns `false` if the number at this address is not the old one.
 ///
 /// # Safety
 ///
@@ -110,7 +105,8 @@ unsafe fn replace(place: *mut u64, old: u64, new: u64) -> bool {
     #[cfg(target_arch = "bpf")]
     {
         let found: u64;
-        // SAFETY: guaranteed by the caller. `core` has no compare-and-exchange for BPF, because older BPF versions lack it.
+        // SAFETY: guaranteed by the caller. `core` has no compare-and-exchange for BPF, because older BPF versions lack the
+        // instruction.
         unsafe {
             core::arch::asm!(
                 "r0 = cmpxchg_64({place} + 0, r0, {new})",
@@ -135,7 +131,7 @@ fn line(number: u32) -> Option<*mut Mark> {
     maps::mark(number & (option_const!(mark_lines) - 1))
 }
 
-/// The kernel stack frame with the programs' arguments: see [`FRAME_BITS`]. Never 0.
+/// Identifies the kernel stack frame that holds the programs' arguments: see [`FRAME_BITS`]. Never 0.
 #[inline(always)]
 fn frame(ctx: &BtfTracePointContext) -> u64 {
     number(ctx.as_ptr().cast()) >> FRAME_BITS
@@ -145,13 +141,13 @@ fn frame(ctx: &BtfTracePointContext) -> u64 {
 #[inline(always)]
 fn completion(ctx: &BtfTracePointContext) -> u64 {
     let request = Completion::of_request(ctx.arg(0));
-    // Sector and bytes change with each part of a request; the timestamp changes when its memory is reused.
+    // Each part of a request changes its sector and bytes, and reuse of its memory changes its timestamp.
     let bytes = u64::from(request.remaining_bytes()) << 32;
     let life = request.allocated_at().rotate_left(20) ^ request.sector().rotate_left(48) ^ bytes;
     number(request.pointer()) ^ life | 1
 }
 
-/// A pointer as a number: to the verifier, only the difference of two pointers is a number.
+/// A pointer as a number. To the verifier, only the difference between two pointers is a number.
 #[inline(always)]
 fn number(pointer: *const u8) -> u64 {
     #[cfg(target_arch = "bpf")]

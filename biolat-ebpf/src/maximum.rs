@@ -1,10 +1,10 @@
-//! A number that any CPU can raise and no CPU ever lowers, even if a run is preempted in between. Reading it costs one load.
+//! A number that any CPU can raise and none ever lowers, even if a run is preempted while raising it. Reading it costs one load.
 
 use core::cell::UnsafeCell;
 
 pub(crate) struct Maximum(UnsafeCell<u64>);
 
-// SAFETY: it is read in one load, and written only by atomic instructions.
+// SAFETY: read in one load, and written only by atomic instructions.
 unsafe impl Sync for Maximum {}
 
 impl Maximum {
@@ -18,11 +18,13 @@ impl Maximum {
         unsafe { self.0.get().read_volatile() }
     }
 
-    /// Raises it at least to this value. Exactly to this value, unless another CPU raises it at the same moment: then the difference
-    /// is added, which cannot fail, and the result may exceed the larger value by about the difference between both.
+    /// Raises the number to at least this value. The result is exactly this value, unless another CPU raises it at the same
+    /// moment: then the difference is added, which cannot fail, and the result may exceed the larger value by about the
+    /// difference between the two.
     ///
-    /// If the kernel does not support compare-and-exchange, the daemon removes it (`without_compare_exchange` in
-    /// `biolat-probe/src/object.rs`). Then the result may exceed the value by more, which sends more requests to the rare case.
+    /// Before Linux 6.1, the daemon removes that instruction (`without_compare_exchange` in `biolat-probe/src/object.rs`): it
+    /// exists since 5.12, but the same test decides whether the understudy is loaded. Then the result may exceed the value by
+    /// more, so more requests become rare cases.
     #[inline(always)]
     pub(crate) fn raise(&self, to: u64) {
         let seen = self.get();
@@ -89,7 +91,7 @@ mod tests {
 
     use super::Maximum;
 
-    /// Each thread raises it to distinct values, and may be preempted anywhere.
+    /// Each thread raises it to distinct values and may be preempted anywhere.
     #[test]
     fn never_decreases() {
         const THREADS: u64 = 8;

@@ -3,7 +3,7 @@
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // No code here can panic, so the compiler removes this; otherwise the verifier would reject the loop.
+    // Nothing here can panic, so the compiler removes this loop. If it did not, the verifier would reject it.
     loop {}
 }
 

@@ -1,4 +1,5 @@
-//! All other completions. This code is out of line and complete: it could record every request.
+//! The rare case: every completion that is not the common case. This code is out of line and complete: it could record every
+//! request.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
@@ -69,14 +70,15 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         }
     } else if let Meaning::End = meaning {
         let lost = maps::count_lost::<P>(Reason::NoRoom);
-        // At each power of two, which does not flood the daemon.
+        // Only at powers of two, so as not to flood the daemon.
         if lost.is_power_of_two() {
             maps::send(Event::new(EventKind::NoRoom, key));
         }
     }
 }
 
-/// The size of a request that has ended: the bytes of all its parts. Keeps the bytes of earlier parts.
+/// Returns the size of a request that has ended, including the bytes of its earlier parts. For a part, stores its bytes and
+/// returns 0.
 #[inline(always)]
 fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool) -> u32 {
     if option_const!(sizes) == 0 {
@@ -85,7 +87,7 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     let (request, allocated_at) = (completion.address(), completion.allocated_at());
     if let Meaning::Part = meaning {
         maps::add_part(request, allocated_at, completion.bytes);
-        // The end of a flush sequence has no bytes left, so it is never the common case.
+        // Not needed in a flush sequence: its end has no bytes left, or an error, so it is a rare case anyway.
         if !is_in_flush_sequence {
             maps::note_part(allocated_at);
         }
@@ -95,9 +97,12 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
 }
 
-/// All bits set, unless this is a read or write whose parts completed before the probe was attached. Its size and band are unknown,
-/// and only its total latency is recorded: so the bands add up to the device latencies. Reads and writes without any data are never
-/// dispatched. No branch, because that would double the paths that the verifier walks.
+/// A mask for the dispatch timestamp: zero for a read or write of which no bytes are known, because its data completed before the
+/// probe was attached or its entry in `PARTS` was evicted; otherwise all ones. The size of such a request is unknown, so only its
+/// total latency is recorded, and the bands still add up to the device latencies. A read or write without any data was never
+/// dispatched, so the mask does not affect it.
+///
+/// There is no branch, because one would double the paths that the verifier walks.
 #[inline(always)]
 fn has_known_size(completion: &Completion, whole: u32) -> u64 {
     const WRITE: u32 = 1;
@@ -108,7 +113,7 @@ fn has_known_size(completion: &Completion, whole: u32) -> u64 {
     (is_known.wrapping_neg().cast_signed() >> 63).cast_unsigned()
 }
 
-/// Records the latency of a request. `None` if it is lost.
+/// Records the latency of a request that has ended. `None` if it is lost.
 #[inline(always)]
 fn record_latency<P: Program>(
     ctx: &BtfTracePointContext,
@@ -121,7 +126,7 @@ fn record_latency<P: Program>(
     let allocated_at = completion.allocated_at();
     let issued_at = completion.issued_at() & has_known_size(completion, whole);
     if allocated_at == 0 {
-        // Accounted but without timestamps: passthrough between 6.8 and 6.12.
+        // Accounted, but without timestamps: passthrough between 6.8 and 6.12.
         maps::count_lost::<P>(if accounting().is_passthrough(completion.op()) {
             Reason::Passthrough
         } else {
@@ -149,13 +154,13 @@ fn record_latency<P: Program>(
     }
 }
 
-/// Records a long wait before the allocation.
+/// Records an admission that is too long for the common case.
 #[inline(never)]
 pub(crate) fn record_admission(series: &mut Series, admission: u64) {
     record::admission(series, admission);
 }
 
-/// Out of line, because writing a message takes more code than everything else here.
+/// Out of line, because formatting a message takes more code than everything else here.
 #[inline(never)]
 fn warn_of_clock(ctx: &BtfTracePointContext) {
     warn!(ctx, "a kernel timestamp is later than the completion of its request: lost, reason clock");

@@ -1,4 +1,4 @@
-//! Adds a completion to the counters of its series.
+//! Adds a completion to the counters of its series and workload.
 
 use biolat_common::{
     bucket::{LIMIT_NS, cell, common_cell, positive},
@@ -9,11 +9,12 @@ use biolat_common::{
 
 use crate::maps::EntryPointer;
 
-/// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`] since either timestamp; returns
-/// the device latency.
+/// Records the three phases of a request whose timestamps are both less than [`biolat_common::bucket::COMMON_LIMIT_NS`] old;
+/// returns the device latency.
 ///
-/// The block layer caches its clock for a batch, so `issued_at` may be slightly earlier than `allocated_at`: the queue latency is
-/// then 0. Queue and device always add up to the total.
+/// A task with a plug caches the block layer's clock (`plug->cur_ktime`), and another task may dispatch the request, so
+/// `issued_at` may be slightly earlier than `allocated_at`. The queue latency is then 0. A cached allocation time makes the total
+/// longer. Queue and device always add up to the total.
 #[inline(always)]
 pub(crate) fn common_phases(
     series: &mut Series,
@@ -54,23 +55,23 @@ fn count_total(entry: &mut Entry, cell: usize) {
     *count = count.wrapping_add(1);
 }
 
-/// The size of a request with 1 to [`size::COMMON_LIMIT`] bytes that took less than
+/// Counts the size of a request of 1 to [`size::COMMON_LIMIT`] bytes whose device latency is less than
 /// [`biolat_common::bucket::COMMON_LIMIT_NS`].
 #[inline(always)]
 pub(crate) fn common_size(sizes: &mut Sizes, bytes: u32, device: u64) {
     count_size(sizes, size::common_place(bytes), device, common_cell(device));
 }
 
-/// The latency of a request, as far as it is known.
+/// The latency with which a request is counted in its size band: the device latency if known, otherwise the total.
 #[derive(Clone, Copy)]
 pub(crate) enum Latency {
     Device(u64),
-    /// Without a dispatch timestamp.
+    /// For a request without a dispatch timestamp.
     Total(u64),
 }
 
-/// The size of any request. A request without data is in no band: an empty flush is accounted as a write, and is never
-/// dispatched.
+/// Counts the size of any request. Sizes of up to 256 bytes are in no band. Only passthrough commands and empty flushes have
+/// them; the kernel accounts an empty flush as a write and never dispatches it.
 #[inline(always)]
 pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
     let place = size::place(bytes);
@@ -88,7 +89,7 @@ pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
     count_size(sizes, place, ns, cell(in_range(ns)));
 }
 
-/// No index is out of range, but the verifier does not know the values in tables: it requires comparisons.
+/// The indices are always in range, but the verifier does not know the values in the tables and requires comparisons.
 #[inline(always)]
 fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize) {
     let place = place.map(with_unknown_range);
@@ -103,29 +104,31 @@ fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize)
     }
 }
 
-/// The wait before the allocation, if it is in the zero bucket. It nearly always is, and that needs no arithmetic.
+/// Records an admission in the zero bucket. Nearly all admissions are in it, and finding its cell needs no arithmetic.
 #[inline(always)]
 pub(crate) fn zero_admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, 0);
 }
 
-/// The wait before the allocation, if it took less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
+/// Records an admission of less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
 #[inline(always)]
 pub(crate) fn common_admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, common_cell(admission));
 }
 
-/// The wait before the allocation, of any length.
+/// Records an admission of any length.
 #[inline(always)]
 pub(crate) fn admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, cell(in_range(admission)));
 }
 
-/// The three phases of a request with both timestamps, of any length. Shares no code with [`common_phases`]: with shared code the
-/// compiler derives a bound for the sums, and removes a mask that the verifier needs.
+/// Records the three phases, of any length, of a request with both timestamps.
+///
+/// This does not share the code for the sums with [`common_phases`]. If it did, the compiler would derive a bound for the sums
+/// and remove a mask that the verifier needs.
 #[inline(always)]
 pub(crate) fn all_phases(series: &mut Series, entry: Option<EntryPointer>, queue: u64, device: u64) {
     let total_cell = cell(in_range(queue.wrapping_add(device)));
@@ -147,7 +150,7 @@ pub(crate) fn all_phases(series: &mut Series, entry: Option<EntryPointer>, queue
     count(series, Phase::Total, total_cell);
 }
 
-/// The total alone, of a request without a dispatch timestamp.
+/// Records the total phase of a request without a dispatch timestamp.
 #[inline(always)]
 pub(crate) fn total_only(series: &mut Series, entry: Option<EntryPointer>, total: u64) {
     let total_cell = cell(in_range(total));
@@ -163,7 +166,7 @@ pub(crate) fn total_only(series: &mut Series, entry: Option<EntryPointer>, total
     count(series, Phase::Total, total_cell);
 }
 
-/// The bytes of a completion, of a request or a part of one, and its failure.
+/// Counts the bytes of a completed request or part, and whether it failed.
 #[inline(always)]
 pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32, has_failed: bool) {
     match entry {
@@ -177,13 +180,14 @@ pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32
     }
 }
 
-/// Hides the range of a number from the compiler, which then keeps comparisons that are always true.
+/// Hides the range of a number from the compiler, which would otherwise remove comparisons that are always true.
 #[inline(always)]
 fn with_unknown_range(number: u8) -> u8 {
     #[cfg(target_arch = "bpf")]
     {
         let mut wide = u64::from(number);
-        // SAFETY: moves a register to itself. Without an instruction, two line numbers would have the same address.
+        // SAFETY: moves a register to itself. An empty statement would have a line number but no instruction: two records of
+        // `.BTF.ext` would have the same offset, and the verifier rejects that.
         unsafe {
             core::arch::asm!("{0} = {0}", inout(reg) wide, options(pure, nomem, nostack, preserves_flags))
         };
@@ -199,7 +203,7 @@ fn count(series: &mut Series, phase: Phase, cell: usize) {
     *cell = cell.wrapping_add(1);
 }
 
-/// Clamps a latency to [`LIMIT_NS`], which is in the overflow cell anyway; the sums stay exact.
+/// Clamps a latency to below [`LIMIT_NS`]. The overflow cell starts lower, so this changes no count; the sums are not clamped.
 #[inline(always)]
 fn in_range(ns: u64) -> u64 {
     if ns < LIMIT_NS { ns } else { LIMIT_NS - 1 }

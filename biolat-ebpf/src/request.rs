@@ -1,4 +1,4 @@
-//! Reads requests: plain loads through pointers whose type the verifier tracks, at offsets from the running kernel's BTF.
+//! Reads requests, with plain loads through pointers whose types the verifier tracks, at offsets from the running kernel's BTF.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::{
@@ -12,19 +12,19 @@ use crate::{
     constants::{field, layout_const},
 };
 
-/// The clock of the timestamps in `struct request`.
+/// The current time, on the clock of the timestamps in `struct request`.
 #[inline(always)]
 pub(crate) fn now() -> u64 {
     // SAFETY: the helper has no argument and no precondition.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// The tracepoint's arguments.
+/// The tracepoint's arguments, or a request that is not completing: see [`Completion::of_request`].
 pub(crate) struct Completion {
     request: *const u8,
-    /// The status as the tracepoint passes it: see [`biolat_common::kernel::KernelLayout::status_is_errno`].
+    /// The status as passed by the tracepoint: see [`biolat_common::kernel::KernelLayout::status_is_errno`].
     pub(crate) status: i32,
-    /// The bytes that complete now.
+    /// The number of bytes that complete now.
     pub(crate) bytes: u32,
 }
 
@@ -40,7 +40,7 @@ impl Completion {
         self.request
     }
 
-    /// A request outside of its completion.
+    /// A request that is not being completed.
     #[inline(always)]
     pub(crate) fn of_request(request: *const u8) -> Self {
         Self { request, status: 0, bytes: 0 }
@@ -56,7 +56,7 @@ impl Completion {
         }
     }
 
-    /// The index of the status among the error counters.
+    /// The index of the status in the error counters.
     #[inline(always)]
     pub(crate) fn status_index(&self) -> usize {
         let status =
@@ -64,26 +64,26 @@ impl Completion {
         if status < STATUSES { status } else { STATUSES - 1 }
     }
 
-    /// The bytes of the request that had not completed before.
+    /// The bytes of the request that had not completed before this completion.
     #[inline(always)]
     pub(crate) fn remaining_bytes(&self) -> u32 {
         field!(u32, self.request, data_len)
     }
 
-    /// Whether a bio waits for the end of the request.
+    /// Whether a bio still waits for the request to end.
     #[inline(always)]
     pub(crate) fn has_bio(&self) -> bool {
         !self.bio().is_null()
     }
 
-    /// Whether there is a disk with an id. NVMe admin commands have no disk.
+    /// Whether the request has a disk with an id. NVMe admin commands have no disk.
     #[inline(always)]
     pub(crate) fn has_disk(&self) -> bool {
         !self.disk().is_null()
             && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
     }
 
-    /// Whether the first bio has a cgroup; there must be a bio. Passthrough commands have no cgroup.
+    /// Whether the first bio has a cgroup. There must be a bio. Passthrough commands have no cgroup.
     #[inline(always)]
     pub(crate) fn has_cgroup(&self) -> bool {
         !self.cgroup_on_queue().is_null()
@@ -101,27 +101,29 @@ impl Completion {
         field!(u32, self.request, cmd_flags) & 0xff
     }
 
-    /// When the request was allocated; 0 if the kernel took no timestamp.
+    /// When the request was allocated; 0 if the kernel took no timestamp. This is `start_time_ns`, not `alloc_time_ns`, which is
+    /// earlier.
     #[inline(always)]
     pub(crate) fn allocated_at(&self) -> u64 {
         field!(u64, self.request, start_time_ns)
     }
 
-    /// When the request was issued to the driver; 0 if the kernel took no timestamp.
+    /// When the driver last called `blk_mq_start_request()` for the request, that is, its last dispatch after requeues; 0 if the
+    /// kernel took no timestamp.
     #[inline(always)]
     pub(crate) fn issued_at(&self) -> u64 {
         field!(u64, self.request, io_start_time_ns)
     }
 
-    /// Nanoseconds from the submission of the first bio to the allocation of the request, if the kernel has a timestamp of the
-    /// submission. A bio that was submitted later and merged in front did not wait.
+    /// Nanoseconds from the submission of the first bio to the allocation of the request. `None` if the kernel took no timestamp
+    /// at submission. A bio that was submitted after the allocation and merged in front did not wait: 0.
     #[inline(always)]
     pub(crate) fn admission(&self) -> Option<u64> {
         let submitted_at = match layout_const!(bio_issue_kind) {
             bio_issue::VALUE => {
                 return bio_issue::wait(field!(u64, self.bio(), bio_issue), self.allocated_at());
             }
-            // Testing the flag avoids reading the bio, which may not be in the cache.
+            // Testing the flag first avoids reading the bio, which may not be in the cache.
             bio_issue::NANOSECONDS if self.has_submission_times() => field!(u64, self.bio(), bio_issue),
             _ if layout_const!(has_alloc_time) != 0 => field!(u64, self.request, alloc_time_ns),
             _ => 0,
@@ -129,32 +131,33 @@ impl Completion {
         (submitted_at != 0).then_some(positive(self.allocated_at().wrapping_sub(submitted_at)))
     }
 
-    /// Whether the kernel takes timestamps of the bios submitted to this queue.
+    /// Whether the kernel takes a timestamp when a bio is submitted to this queue.
     #[inline(always)]
     fn has_submission_times(&self) -> bool {
         let queue = field!(u64, self.request, queue_or_disk) as *const u8;
         field!(u32, queue, queue_flags) & layout_const!(queue_has_issue_times) != 0
     }
 
-    /// The first bio that has not completed; may be null.
+    /// The first bio that has not completed. May be null.
     #[inline(always)]
     fn bio(&self) -> *const u8 {
         field!(u64, self.request, bio) as *const u8
     }
 
-    /// The cgroup that the kernel charges with the first bio that has not completed; may be null.
+    /// The cgroup that the kernel charges for the first bio that has not completed. May be null.
     #[inline(always)]
     pub(crate) fn cgroup(&self) -> *const u8 {
         field!(u64, self.cgroup_on_queue(), blkg_blkcg) as *const u8
     }
 
-    /// The cgroup's state on the queue: `struct blkcg_gq`.
+    /// The state of the cgroup on this queue: `struct blkcg_gq`.
     #[inline(always)]
     fn cgroup_on_queue(&self) -> *const u8 {
         field!(u64, self.bio(), bio_blkg) as *const u8
     }
 
-    /// The serial number of a cgroup, which is never reused; [`biolat_common::workload::KERNEL`] if there is none.
+    /// The serial number of the cgroup, which is never reused; [`biolat_common::workload::KERNEL`] without a cgroup: through a
+    /// null pointer, which only subprograms may follow, see `common_case::has_null`.
     #[inline(always)]
     pub(crate) fn workload(&self, cgroup: *const u8) -> u64 {
         field!(u64, cgroup, blkcg_serial)
@@ -166,7 +169,7 @@ impl Completion {
         field!(u64, self.request, sector)
     }
 
-    /// The id of the disk; 0 if there is none. An id from the inode number of the directory in sysfs is 0 once that is removed.
+    /// The id of the disk; 0 without a disk. An id made from an inode number becomes 0 when the sysfs directory is removed.
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
         if layout_const!(id_is_sequence) != 0 {
@@ -176,13 +179,13 @@ impl Completion {
         }
     }
 
-    /// The disk's directory in sysfs; may be null.
+    /// The sysfs directory of the disk. May be null.
     #[inline(always)]
     fn directory(&self) -> *const u8 {
         field!(u64, self.part0(), disk_directory) as *const u8
     }
 
-    /// The object with the disk's directory: the partition 0, which is the whole disk, or the disk.
+    /// The object that has the sysfs directory: the disk, or partition 0, which is the whole disk.
     #[inline(always)]
     fn part0(&self) -> *const u8 {
         if layout_const!(part0_is_pointer) != 0 {
@@ -192,10 +195,10 @@ impl Completion {
         }
     }
 
-    /// May be null.
+    /// The disk. May be null.
     #[inline(always)]
     fn disk(&self) -> *const u8 {
-        // Each pointer is a member whose type the verifier knows.
+        // Each pointer is loaded from a member, so the verifier knows its type.
         let queue_or_disk = field!(u64, self.request, queue_or_disk) as *const u8;
         if layout_const!(disk_on_queue) != 0 {
             field!(u64, queue_or_disk, queue_disk) as *const u8
@@ -205,13 +208,13 @@ impl Completion {
     }
 }
 
-/// Whether the kernel accounts a request with these flags, and the request is not part of a flush sequence.
+/// Whether a request with these flags is accounted by the kernel and not part of a flush sequence.
 #[inline(always)]
 pub(crate) fn is_plain(flags: u32) -> bool {
     flags & (layout_const!(flush_sequence) | layout_const!(io_stat)) == layout_const!(io_stat)
 }
 
-/// The accounting of this kernel.
+/// The constants of the running kernel that the accounting depends on.
 #[inline(always)]
 pub(crate) fn accounting() -> Accounting {
     Accounting {

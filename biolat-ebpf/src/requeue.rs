@@ -1,5 +1,5 @@
-//! Requests that return to the queue after their dispatch: the driver was busy, retries after an error, or uses another
-//! path.
+//! Counts requests that return to the queue: because the driver was busy (perhaps before `blk_mq_start_request()`), for a retry
+//! after an error, or, with request-based dm, to take another path.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use biolat_common::series::Key;
@@ -10,7 +10,7 @@ use crate::{
     request::{Completion, is_plain},
 };
 
-/// Counts the requeue in its series.
+/// Counts the requeue in the series of its request.
 #[inline(always)]
 pub(crate) fn count(ctx: &BtfTracePointContext) {
     let request = if layout_const!(requeue_argument) == 0 {
@@ -18,7 +18,7 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     } else {
         Completion::of_request(ctx.arg(1))
     };
-    // A load through a null pointer could crash the kernel here as well: see `common_case::has_null`.
+    // Here, too, a load through a null pointer could crash the kernel: see `common_case::has_null`.
     if !request.has_disk() || !is_plain(request.flags()) {
         return;
     }
@@ -27,6 +27,6 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     else {
         return;
     };
-    // SAFETY: this CPU's own counters, and only this program writes this one; see `maps::series`.
+    // SAFETY: this CPU's own counters, and only this program writes `requeues`; see `maps::series`.
     unsafe { (*series).requeues = (*series).requeues.wrapping_add(1) };
 }

@@ -1,4 +1,4 @@
-//! Records of slow and failed I/Os. Only the rare case sends them.
+//! Sends records of slow and failed I/Os. Only the rare case does so.
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, programs::BtfTracePointContext};
 use biolat_common::{
@@ -13,8 +13,8 @@ use crate::{
     request::{Completion, accounting},
 };
 
-/// Sends a record if `--slow` is on and the request failed, or ended and was slow. The I/O has been counted before the daemon reads
-/// its record.
+/// Sends a record if `--slow` is on and the request has failed, or was slow and has ended. The I/O is counted before the daemon
+/// can read its record.
 #[inline(never)]
 pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let limit_ms = option_const!(slow_ms);
@@ -31,7 +31,7 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let (op, flags, device) = (completion.op(), completion.flags(), completion.device());
     let accounting = accounting();
     let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
-    // The latency is known, and counted, once the request has ended.
+    // The latency is known and counted only when the request has ended.
     let total_ns = match accounting.meaning(
         flags,
         op,

@@ -1,12 +1,12 @@
-//! For the takeover of a probe by another version, see `biolat-probe/src/takeover.rs`.
+//! Used when the daemon takes over from a probe of another version: see `biolat-probe/src/takeover.rs`.
 
 use aya_ebpf::programs::RawTracePointContext;
 
 use crate::kernel_memory::{open_file, read_u64};
 
-/// The references to a link that this file descriptor of the daemon has open, and to the open file, as a sum that means
-/// something only beside that of another link; 0 if it cannot be read. Arguments: the descriptor, and the offsets of the file's
-/// count, of its private data, which is the link, and of the link's count.
+/// The reference count of a link that the daemon has open at this file descriptor, plus that of the open file. The sum is
+/// meaningful only in comparison with another link's; 0 if it cannot be read. Arguments: the descriptor, the offset of the count
+/// in the file, the offset of the file's private data, which is the link, and the offset of the count in the link.
 #[inline(always)]
 pub(crate) fn link_references(ctx: &RawTracePointContext) -> i32 {
     let [descriptor, count, private, link_count]: [u64; 4] = [ctx.arg(0), ctx.arg(1), ctx.arg(2), ctx.arg(3)];

@@ -13,8 +13,8 @@ use crate::{
     request::Completion,
 };
 
-/// This CPU's entry for the workload of a completion and a series. `None` if I/Os of this series are not counted by workload:
-/// their bytes and times are then counted in the series.
+/// This CPU's entry for the workload of a completion and its series. `None` if this series is not counted by workload: its bytes
+/// and times are then counted in the series itself.
 #[inline(always)]
 pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option<EntryPointer> {
     if option_const!(workload_slots) == 0 || series.slot() >= option_const!(workload_slots) {
@@ -44,15 +44,15 @@ fn tables() -> Tables {
 
 /// The place of an entry. Called for the first I/O of a workload in an epoch, and for entries that are not in their first place.
 ///
-/// The kernel verifies a global function once, and not for each state in which it is called. Its arguments have to be numbers, so
-/// the cgroup is in this CPU's buffer.
+/// The kernel verifies a global function once, not for each state in which it is called. The arguments of a global function must
+/// be numbers, so the address of the cgroup is passed in this CPU's buffer.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
     place::<First>(workload, series, epoch)
 }
 
-/// The same in the understudy's tables.
+/// [`find_or_create`] for the understudy's tables.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn understudy_find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
@@ -81,7 +81,7 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
     if let Some(entry) = maps::workload::<P>(place) {
         // SAFETY: this CPU's own entry, see `maps::workload`.
         unsafe {
-            // The entry of `OTHER` may be left from an earlier series in the same slot, of a device that is gone.
+            // The entry of `OTHER` may still have counts of an earlier series in the same slot, whose device is gone.
             if !entry.as_ref().is_of(owner, series, epoch) {
                 entry.write(Entry::new(owner, series, epoch));
                 return maps::mark_workload(place, epoch);
@@ -97,12 +97,12 @@ fn ensure_recorded<P: Program>(workload: u64) -> bool {
     let stale = maps::is_record_stale(workload);
     match stale {
         Some(false) => true,
-        // If the record cannot be replaced now, the stale one stays.
+        // If a stale record cannot be replaced now, it stays.
         _ => record_cgroup::<P>(workload) || stale.is_some(),
     }
 }
 
-/// Records the names of a workload, from the cgroup in this CPU's buffer. `false` if there is no room.
+/// Records the names of a workload's cgroup, which is in this CPU's buffer. `false` if there is no room.
 #[inline(never)]
 fn record_cgroup<P: Program>(workload: u64) -> bool {
     let Some(record) = maps::cgroup_buffer::<P>() else { return false };
@@ -111,21 +111,24 @@ fn record_cgroup<P: Program>(workload: u64) -> bool {
     let mut node = read_u64(read_u64(record.css, layout_const!(blkcg_cgroup)), layout_const!(cgroup_node));
     for name in &mut record.names {
         let parent = read_u64(node, layout_const!(kernfs_parent));
-        // The root has a name as well, which is skipped. No branch, because that would double the paths that the verifier walks.
+        // The root also has a name, which is skipped. There is no branch, because one would double the paths that the verifier
+        // walks.
         let is_below_root = (parent | parent.wrapping_neg()).cast_signed() >> 63;
         let text = read_u64(node, layout_const!(kernfs_name)) & is_below_root.cast_unsigned();
-        // SAFETY: the helper writes as many bytes at most, and zeros if the text cannot be read.
+        // SAFETY: the helper writes at most this many bytes, and zeros if the text cannot be read.
         unsafe { bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME_BYTES as u32, text as *const _) };
         node = parent;
     }
     maps::insert_cgroup(workload, record)
 }
 
-/// Whether a cgroup still exists: 1 or 0. Arguments: the address of its state, and its serial number. The daemon runs it.
+/// Whether a cgroup still exists: 1 or 0. Only the daemon runs it. Arguments: the address of the cgroup's state, and its serial
+/// number.
 #[inline(always)]
 pub(crate) fn exists(ctx: &RawTracePointContext) -> i32 {
     let (css, workload): (u64, u64) = (ctx.arg(0), ctx.arg(1));
-    // The cgroup may be gone: then the memory has another serial number, or cannot be read.
+    // An offline cgroup has the flag cleared, and keeps it so in freed memory; memory reused by something else has another serial
+    // number, or cannot be read. An offline cgroup may still be charged for writeback.
     let is_online = read_u32(css, layout_const!(blkcg_flags)) & layout_const!(css_online) != 0;
     i32::from(is_online && read_u64(css, layout_const!(blkcg_serial)) == workload)
 }

@@ -1,5 +1,5 @@
-//! A probe that another process has attached, from the file descriptors of its maps, programs and links. They say themselves
-//! what they are: the kernel knows the name of each map and program, and which program a link attaches.
+//! Identifies the parts of a probe that another process attached, given the file descriptors of its maps, programs and links. The
+//! kernel says which is which: it knows the name of each map and program, and the program that a link attaches.
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
@@ -18,10 +18,10 @@ use super::{
     workloads::UNDERSTUDY_WORKLOADS,
 };
 
-/// The kernel keeps so many bytes of a program's name.
+/// Number of bytes of a program's name that the kernel keeps.
 const NAME_BYTES: usize = 15;
 
-/// File descriptors of a probe.
+/// File descriptors of a probe, in any order.
 #[derive(Debug, Default)]
 pub struct ProbeFds {
     pub maps: Vec<OwnedFd>,
@@ -29,26 +29,26 @@ pub struct ProbeFds {
     pub links: Vec<OwnedFd>,
 }
 
-/// What they are.
+/// The identified parts of a probe.
 pub(super) struct Attached {
     pub(super) programs: Programs,
-    /// None of a probe that was detached.
+    /// `None` if the probe is detached.
     pub(super) links: Option<Links>,
     pub(super) maps: MapSet<'static>,
-    /// The arrays of slots that were added after the start.
+    /// Chunks of slots that were added after the start.
     pub(super) chunks: Vec<MapData>,
-    /// The understudy's arrays of slots, and its tables of workloads, as far as they have been added.
+    /// The understudy's chunks and workload tables that have been added so far.
     pub(super) understudy: (Vec<MapData>, Option<MapData>),
     pub(super) cpus: PossibleCpus,
 }
 
 impl Attached {
-    /// Of a probe that was loaded with so many slots.
+    /// Identifies the parts of a probe that was loaded with this many slots.
     pub(super) fn open(fds: ProbeFds, slots: u32) -> Result<Self> {
         let (mut complete, mut understudy, mut requeue) = (None, None, None);
         let (mut inflight, mut cgroup_exists) = (None, None);
         for program in fds.programs {
-            let info = sys::program_info(program.as_fd()).context("cannot read what a program is")?;
+            let info = sys::program_info(program.as_fd()).context("cannot read the info of a program")?;
             let is = |name: &str| info.name == name[..name.len().min(NAME_BYTES)];
             match () {
                 () if is(programs::COMPLETE) => complete = Some((info.id, program)),
@@ -59,22 +59,25 @@ impl Attached {
                 () => {}
             }
         }
-        let (complete_id, complete) = complete.context("the program is missing")?;
+        let (complete_id, complete) = complete.context("the program block_rq_complete is missing")?;
         let (requeue_id, requeue) = requeue.unzip();
         let (understudy_id, understudy) = understudy.unzip();
-        let (mut of_complete, mut of_requeue, mut of_understudy) = (None, None, None);
+        let (mut complete_link, mut requeue_link, mut understudy_link) = (None, None, None);
         for link in fds.links {
-            let program = sys::program_of_link(link.as_fd()).context("cannot read what a link attaches")?;
+            let program = sys::program_of_link(link.as_fd()).context("cannot read the info of a link")?;
             if program == complete_id {
-                of_complete = Some(link);
+                complete_link = Some(link);
             } else if Some(program) == requeue_id {
-                of_requeue = Some(link);
+                requeue_link = Some(link);
             } else if Some(program) == understudy_id {
-                of_understudy = Some(link);
+                understudy_link = Some(link);
             }
         }
-        let links =
-            of_complete.map(|complete| Links { complete, understudy: of_understudy, requeue: of_requeue });
+        let links = complete_link.map(|complete| Links {
+            complete,
+            understudy: understudy_link,
+            requeue: requeue_link,
+        });
         let (mut maps, mut ids) = named(fds.maps)?;
         let chunks = inner_maps(&mut maps, &mut ids, MORE, slots / CHUNK_SLOTS);
         let understudy_chunks = inner_maps(&mut maps, &mut ids, UNDERSTUDY_SERIES, 0);
@@ -88,9 +91,9 @@ impl Attached {
     }
 }
 
-/// The maps by name, and the id of each.
+/// Returns the maps with their names, and the id of each.
 fn named(fds: Vec<OwnedFd>) -> Result<(NamedMaps, Vec<u32>)> {
-    const CONTEXT: &str = "cannot read what a map is";
+    const CONTEXT: &str = "cannot read the info of a map";
     let (mut maps, mut ids) = (Vec::new(), Vec::new());
     for fd in fds {
         let map = MapData::from_fd(fd).context(CONTEXT)?;
@@ -101,13 +104,13 @@ fn named(fds: Vec<OwnedFd>) -> Result<(NamedMaps, Vec<u32>)> {
     Ok((maps, ids))
 }
 
-/// Takes out what a map of maps has, from this place on, in this order: such maps share a name.
+/// Removes and returns the inner maps of a map of maps, in order, from index `first` on. They cannot be told apart by name.
 fn inner_maps(maps: &mut NamedMaps, ids: &mut Vec<u32>, outer: &str, first: u32) -> Vec<MapData> {
     let mut inner = Vec::new();
     for place in first.. {
         let outer = maps.iter().find(|(name, _)| name == outer);
         let id = outer.and_then(|(_, outer)| id_of_inner(outer, place));
-        // One without a file descriptor was just added, and has never been used.
+        // If there is no file descriptor for an inner map, it was just added and has never been used.
         let Some(found) = id.and_then(|id| ids.iter().position(|&other| other == id)) else { break };
         ids.swap_remove(found);
         inner.push(maps.swap_remove(found).1);
@@ -115,10 +118,10 @@ fn inner_maps(maps: &mut NamedMaps, ids: &mut Vec<u32>, outer: &str, first: u32)
     inner
 }
 
-/// The id of a map, by its place in the map of maps.
+/// The id of an inner map, by its index in the map of maps.
 fn id_of_inner(outer: &MapData, place: u32) -> Option<u32> {
     let mut id = 0_u32;
-    // SAFETY: to a reader, an entry of an array of maps is the id of a map, 4 bytes.
+    // SAFETY: user space reads an entry of an array of maps as the id of a map, which is 4 bytes.
     unsafe { sys::read_entry(outer, place, &raw mut id) }.ok()?;
     Some(id)
 }

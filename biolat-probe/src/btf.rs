@@ -1,5 +1,5 @@
-//! A reader of BTF, the kernel's description of its types: member offsets, enum values and the arguments of a
-//! tracepoint. It takes bytes and opens no file; the names of types come from the caller.
+//! Reads BTF, the kernel's description of its types: member offsets, enum values, and the arguments of tracepoints. The input is
+//! bytes, not a file; type names come from the caller.
 //!
 //! Format: <https://docs.kernel.org/bpf/btf.html>
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
-/// How many anonymous structs and unions are searched for a member. A struct of the kernel has a few dozen.
+/// Maximum number of anonymous structs and unions that are searched for a member. Kernel structs have at most a few dozen.
 const MAX_ANONYMOUS: usize = 1024;
 
 const KIND_INT: u32 = 1;
@@ -38,30 +38,30 @@ impl std::error::Error for MalformedBtf {}
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Offsets of the records by type id minus 1: id 0 is void and has no record.
+    /// Offsets of the records, by type id minus 1. Id 0 is void and has no record.
     records: Vec<u32>,
-    /// Offsets of the records that are looked up by name. Most records are functions and their prototypes.
+    /// Offsets of the records that are looked up by name. Most other records are functions and their prototypes.
     structs: Vec<u32>,
     enums: Vec<u32>,
     typedefs: Vec<u32>,
 }
 
-/// Where a name is in the section of strings. Names are compared in place: most are never needed.
+/// Offset of a name in the string section. Names are compared in place, because most are never needed.
 #[derive(Clone, Copy)]
 struct StringOffset(u32);
 
-/// One type's record.
+/// The record of one type.
 #[derive(Clone, Copy)]
 struct TypeRecord<'a> {
     name: StringOffset,
     kind: u32,
     /// Number of members, enumerators or parameters.
     count: usize,
-    /// Of a struct: member offsets also hold a bit-field size. Of an enum: values are signed.
+    /// For a struct: member offsets also encode a bit-field size. For an enum: values are signed.
     flag: bool,
-    /// A size or the id of another type.
+    /// A size, or the id of another type.
     size_or_type: u32,
-    /// The data that follow the record's head.
+    /// The data after the head of the record.
     tail: &'a [u8],
 }
 
@@ -97,7 +97,7 @@ impl<'a> Btf<'a> {
         Ok(btf)
     }
 
-    /// The offset in bytes of a member of a struct, or of an anonymous struct or union within it.
+    /// Returns the byte offset of a member in a struct, including the members of anonymous structs and unions within it.
     #[must_use]
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
         // Several structs may have the same name.
@@ -108,14 +108,14 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// Names and values of the enum with this name.
+    /// Returns the names and values of the enums with this name.
     pub fn enumerators<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'a str, u64)> + 'b {
         self.named(&self.enums, name)
             .flat_map(|record| self.values(record))
             .filter_map(|(name, value)| Some((self.string(name)?, value)))
     }
 
-    /// The value of an enumerator of any enum, named or anonymous.
+    /// Returns the value of an enumerator in any enum, named or anonymous.
     #[must_use]
     pub fn enumerator(&self, name: &str) -> Option<u64> {
         self.all(&self.enums)
@@ -123,9 +123,8 @@ impl<'a> Btf<'a> {
             .find_map(|(found, value)| self.is(found, name).then_some(value))
     }
 
-    /// The name of a parameter's type, of a typedef of a pointer to a function: for `typedef void
-    /// (*t)(void *, blk_status_t)`, `t` and 1 give `blk_status_t`. `None` if there is no such typedef; an empty name if
-    /// it has no such parameter.
+    /// Returns the name of a parameter's type in a typedef of a function pointer: for `typedef void (*t)(void *, blk_status_t)`,
+    /// `t` and 1 give `blk_status_t`. `None` if there is no such typedef; an empty name if it has no such parameter.
     #[must_use]
     pub fn parameter_type(&self, typedef: &str, index: usize) -> Option<&'a str> {
         let prototype = self.prototype(typedef)?;
@@ -136,13 +135,13 @@ impl<'a> Btf<'a> {
         self.record(id).map_or(Some(""), |parameter| self.string(parameter.name))
     }
 
-    /// The number of parameters, of a typedef of a pointer to a function. `None` if there is no such typedef.
+    /// Returns the number of parameters in a typedef of a function pointer. `None` if there is no such typedef.
     #[must_use]
     pub fn parameter_count(&self, typedef: &str) -> Option<usize> {
         Some(self.prototype(typedef)?.count)
     }
 
-    /// The type id of a typedef.
+    /// Returns the type id of a typedef.
     #[must_use]
     pub fn typedef_id(&self, name: &str) -> Option<u32> {
         let at = self
@@ -189,7 +188,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// `budget` is the number of anonymous structs and unions that may still be searched: malformed ones contain themselves.
+    /// `budget` is the number of anonymous structs and unions that may still be searched. Malformed ones may contain themselves.
     fn member_bits(&self, record: TypeRecord<'a>, member: &str, budget: &mut usize) -> Option<u32> {
         *budget = budget.checked_sub(1)?;
         record.tail.as_chunks::<12>().0.iter().find_map(|entry| {
@@ -231,8 +230,8 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// BTF that has only these typedefs, by id. They are of no type, as are all other ids.
-pub(crate) fn of_typedefs(typedefs: &BTreeMap<u32, String>) -> Vec<u8> {
+/// Encodes BTF with only these typedefs, by id. They refer to void, and all other ids are void.
+pub(crate) fn encode_typedefs(typedefs: &BTreeMap<u32, String>) -> Vec<u8> {
     const RECORD: usize = 12;
     let (mut types, mut strings) = (Vec::new(), vec![0]);
     for (&id, name) in typedefs {

@@ -1,6 +1,5 @@
-//! How many values an entry of a per-CPU map holds: one for each possible CPU. The kernel writes all of them into the
-//! reader's buffer, whatever its size, so that the number comes from the kernel itself: a mount can replace the file in
-//! sysfs.
+//! The number of values in an entry of a per-CPU map: one for each possible CPU. The kernel writes all of them into the reader's
+//! buffer, however small that is. So the number must come from the kernel itself: the file in sysfs may be hidden by a mount.
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
@@ -19,14 +18,14 @@ const SYSFS: &str = "/sys/devices/system/cpu/possible";
 /// <https://github.com/torvalds/linux/blob/v6.12/arch/x86/Kconfig#L1017>
 pub const MAX_CPUS: usize = 8192;
 
-/// The number of possible CPUs. It exists only as the kernel's answer, and does not change until the next boot.
+/// The number of possible CPUs. It is obtained only from the kernel's answer, and does not change until the next boot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PossibleCpus(usize);
 
 impl PossibleCpus {
     /// Counts the values that the kernel writes when the only entry of this map is read.
     ///
-    /// The map must not change meanwhile: the probe must not be attached yet.
+    /// The map must not change between two reads, so the probe must not be attached yet.
     pub(super) fn of_kernel(map: &PerCpuArray<MapData, Counts>) -> Result<Self> {
         const CONTEXT: &str = "cannot count the possible CPUs";
         let first = read_over(map, 0x5a).context(CONTEXT)?;
@@ -43,7 +42,7 @@ impl PossibleCpus {
         self.0
     }
 
-    /// Fails if sysfs lists another number of CPUs.
+    /// Fails if sysfs lists a different number of CPUs.
     pub(super) fn compare(self, in_sysfs: usize) -> Result<(), LoadError> {
         if self.0 == in_sysfs {
             return Ok(());
@@ -57,7 +56,7 @@ impl PossibleCpus {
         })
     }
 
-    /// Reads every CPU's value of an entry. `values` is reused: there is no allocation after the first call.
+    /// Reads every CPU's value of an entry. `values` is reused, so only the first call allocates.
     pub(super) fn read<T: aya::Pod>(
         self,
         map: &PerCpuArray<MapData, T>,
@@ -67,32 +66,32 @@ impl PossibleCpus {
         const { assert!(size_of::<T>().is_multiple_of(8)) };
         values.clear();
         values.reserve(self.0);
-        // SAFETY: there is room for a value of each possible CPU. The kernel rounds a value's size up to a multiple of
-        // 8 bytes, which changes nothing here, and aya has checked that the map's values have the size of `T`.
+        // SAFETY: there is room for one value per possible CPU, and aya has checked that the map's values have the size of `T`.
+        // The kernel rounds that size up to a multiple of 8 bytes, which it already is.
         unsafe { sys::read_entry(map.map(), index, values.as_mut_ptr()) }?;
-        // SAFETY: the kernel has written so many values, each of which is plain integers.
+        // SAFETY: the kernel has written this many values, each of which is plain integers.
         unsafe { values.set_len(self.0) };
         Ok(())
     }
 }
 
-/// The possible CPUs that sysfs lists.
+/// The number of possible CPUs listed by sysfs.
 pub(super) fn in_sysfs() -> Result<usize> {
     aya::util::nr_cpus().map_err(|(path, error)| {
         anyhow::Error::new(error).context(format!("cannot read {path} to count the CPUs"))
     })
 }
 
-/// Reads the only entry of the map into a buffer that is large enough for any kernel and filled with one byte.
+/// Reads the only entry of the map into a buffer that is filled with one byte and large enough for any kernel.
 fn read_over(map: &PerCpuArray<MapData, Counts>, filler: u8) -> io::Result<Vec<Counts>> {
     let mut buffer = vec![[u64::from_ne_bytes([filler; 8]); REASONS]; MAX_CPUS + 1];
-    // SAFETY: there is room for a value of each of the largest number of CPUs that a kernel can have.
+    // SAFETY: there is room for one value per CPU on the largest kernel.
     unsafe { sys::read_entry(map.map(), 0, buffer.as_mut_ptr()) }?;
     Ok(buffer)
 }
 
-/// How many values two reads have overwritten of two buffers, each of which was filled with another byte. What is equal
-/// in both was overwritten, and all before. `None` if that is nothing, or not a whole number of values.
+/// The number of values that two reads wrote into two buffers, each filled with a different byte. The words that are equal in
+/// both were written; they must all be at the start. `None` if there are none, or not a whole number of values.
 fn values_written<const WORDS: usize>(first: &[[u64; WORDS]], second: &[[u64; WORDS]]) -> Option<usize> {
     let mut words = first.as_flattened().iter().zip(second.as_flattened());
     let written = words.by_ref().take_while(|(first, second)| first == second).count();
@@ -104,18 +103,18 @@ fn values_written<const WORDS: usize>(first: &[[u64; WORDS]], second: &[[u64; WO
 mod tests {
     use super::{PossibleCpus, values_written};
 
-    /// Two buffers of five values with two words each, of which the kernel overwrote so many words.
+    /// Two buffers of five values with two words each, of which the kernel has overwritten the first `written` words.
     fn buffers(written: usize) -> [Vec<[u64; 2]>; 2] {
         [0x5a5a, 0xa5a5].map(|filler| {
             let mut buffer = vec![[filler; 2]; 5];
-            // What the map holds may look like a filler.
+            // The map's contents may look like a filler.
             buffer.as_flattened_mut()[..written].fill(0x5a5a);
             buffer
         })
     }
 
     #[test]
-    fn overwritten_values_are_counted() {
+    fn counts_overwritten_values() {
         for (words, expected) in [(0, None), (1, None), (2, Some(1)), (3, None), (4, Some(2)), (10, Some(5))]
         {
             let [first, second] = buffers(words);
@@ -124,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_no_number() {
+    fn rejects_gaps() {
         let [mut first, mut second] = buffers(4);
         (first[4], second[4]) = ([7; 2], [7; 2]);
         assert_eq!(values_written(&first, &second), None);
     }
 
     #[test]
-    fn sysfs_must_agree() {
+    fn rejects_different_count_in_sysfs() {
         assert!(PossibleCpus(2).compare(2).is_ok());
         let error = PossibleCpus(2).compare(1).unwrap_err().to_string();
         assert!(

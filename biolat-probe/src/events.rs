@@ -19,8 +19,8 @@ impl Events {
         Ok(Self(maps.take("EVENTS")?.try_into()?))
     }
 
-    /// The series without a slot, of the events since the last call. It ends even if the probe sends events all the
-    /// time.
+    /// The series without a slot, from the events since the last call. Reads a limited number of events, so it returns even if
+    /// the probe keeps sending.
     pub(super) fn series_without_room(&mut self) -> BTreeSet<Key> {
         let mut events = Vec::new();
         while events.len() < MAX_EVENTS {
@@ -51,7 +51,7 @@ mod tests {
     use super::without_room;
 
     #[test]
-    fn a_series_is_named_once() {
+    fn reports_each_series_once() {
         let events = [(45, 1), (44, 0), (45, 1)]
             .map(|(device, op)| Event::new(EventKind::NoRoom, Key::new(device, op)));
         let unknown = Event::from_bytes(&[0; 16]);

@@ -1,5 +1,8 @@
-//! Waits for runs of the probe. An RCU grace period ends when all runs have ended that were in progress when it began. A
-//! preempted run may take seconds, so a separate thread waits.
+//! Waits for runs of the probe to end. An RCU grace period ends when all runs that were in progress at its beginning have ended.
+//! A preempted run may take seconds, so a separate thread waits.
+//!
+//! Since Linux 7.0 SRCU protects the tracepoint, but each run of a program is still an RCU reader. The end of a grace period says
+//! nothing about what happens between the two programs of one completion.
 
 use std::{
     sync::{
@@ -16,13 +19,13 @@ use biolat_system::runtime::no_thread;
 
 use super::sys;
 
-/// A longer grace period is logged.
+/// Minimum duration of a grace period that is logged as long.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Time before a failed wait is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Returns when a grace period has ended.
+/// A function that returns when a grace period has ended.
 type Wait = Box<dyn FnMut() -> Result<()> + Send>;
 
 type Job = Box<dyn FnOnce(&mut Wait) + Send>;
@@ -49,24 +52,24 @@ impl Barrier {
     }
 }
 
-/// Numbered grace periods: each begins when the previous one has ended.
+/// Progress of the numbered grace periods. Each begins when the previous one has ended.
 #[derive(Default)]
 struct Progress {
-    /// The last one that was requested.
+    /// Number of the last one that was requested.
     wanted: u64,
-    /// The last one that has begun.
+    /// Number of the last one that has begun.
     begun: u64,
-    /// When the current one began; `None` if there is none.
+    /// Start of the current one; `None` if there is none.
     begun_at: Option<Instant>,
-    /// The last one that has ended.
+    /// Number of the last one that has ended.
     ended: u64,
-    /// The last one that was logged because it is long.
+    /// Number of the last one that was logged as long.
     logged: u64,
-    /// Time that callers have spent waiting.
+    /// Total time that callers have spent waiting.
     waited: Duration,
 }
 
-/// The thread that waits. It ends when the last clone is dropped.
+/// A handle to the waiting thread, which ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct GracePeriods {
     jobs: Sender<Job>,
@@ -84,7 +87,7 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for grace periods until all that were requested have ended.
+    /// Waits for one grace period after another until all requested ones have ended.
     fn catch_up(&self, mut wait: impl FnMut() -> Result<()>) {
         let mut is_logged = false;
         loop {
@@ -130,14 +133,14 @@ impl GracePeriods {
         Ok(Self { jobs, shared: Arc::default() })
     }
 
-    /// Requests a grace period that begins after this call; returns its number.
+    /// Requests a grace period that begins after this call, and returns its number.
     #[must_use]
     pub fn request(&self) -> u64 {
         let mut progress = self.shared.lock();
         if progress.wanted <= progress.begun {
             progress.wanted = progress.begun + 1;
             let shared = Arc::clone(&self.shared);
-            // Fails only without the thread; then no grace period ends any more.
+            // Fails only if the thread is gone; then no grace period ever ends.
             let _ = self.jobs.send(Box::new(move |wait| shared.catch_up(wait)));
         }
         progress.wanted
@@ -149,7 +152,7 @@ impl GracePeriods {
         self.shared.lock().ended >= number
     }
 
-    /// Waits for its end. `false`: the timeout came first.
+    /// Waits until the grace period with this number has ended. Returns `false` on a timeout.
     #[must_use]
     pub fn wait(&self, number: u64, timeout: Duration) -> bool {
         let began = Instant::now();
@@ -161,7 +164,7 @@ impl GracePeriods {
         !result.timed_out()
     }
 
-    /// Time that callers have spent waiting so far: none of it is work.
+    /// Total time that callers have spent waiting, none of which is work.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.shared.lock().waited
@@ -173,28 +176,28 @@ impl GracePeriods {
         self.shared.lock().begun_at.is_some_and(|begun_at| begun_at.elapsed() >= LONG)
     }
 
-    /// Waits for its end, however long it takes.
+    /// Waits until the grace period with this number has ended, however long that takes.
     pub fn wait_to_the_end(&self, number: u64) {
         while !self.wait(number, LONG) {
             self.log_long_wait();
         }
     }
 
-    /// Logs a long grace period, once.
+    /// Logs the current grace period if it is long, once.
     pub fn log_long_wait(&self) {
         let mut progress = self.shared.lock();
         let waited = progress.begun_at.map(|begun_at| begun_at.elapsed()).unwrap_or_default();
         if waited >= LONG && progress.logged < progress.begun {
             progress.logged = progress.begun;
             log::warn!(
-                "an RCU grace period has not ended for {waited:.1?}, probably because a task was preempted in the probe: unless \
-                 --workloads is off the next figures wait for it, then they continue and nothing is lost; look for real-time \
-                 tasks that keep a CPU (ps -eLo cls,rtprio,psr,pcpu,comm) and for RCU stalls in the kernel's log"
+                "an RCU grace period has not ended for {waited:.1?}, probably because a task was preempted in the probe: there \
+                 are no new figures until it ends (unless --workloads is off), but nothing is lost; look for real-time tasks \
+                 that monopolize a CPU (ps -eLo cls,rtprio,psr,pcpu,comm) and for RCU stalls in the kernel's log"
             );
         }
     }
 
-    /// Runs a function in the thread, such as the one that drops its privileges.
+    /// Runs a function in the thread, for example one that drops the thread's privileges.
     pub fn in_thread<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (sender, result) = sync_channel(1);
         let job = Box::new(move |_: &mut Wait| drop(sender.send(run())));
@@ -214,14 +217,14 @@ mod tests {
 
     use super::{GracePeriods, LONG, Shared};
 
-    /// A caller need not wait, and a request during a grace period is for the next one.
+    /// Callers need not wait, and a request during a grace period is for the next one.
     #[test]
-    fn a_preempted_run_blocks_no_caller() {
+    fn preempted_run_does_not_block_callers() {
         const SHORT: Duration = Duration::from_millis(20);
         let (end, ends) = channel();
         let grace_periods = GracePeriods::with(Box::new(move || Ok(ends.recv()?))).unwrap();
         let first = grace_periods.request();
-        // It begins when the thread waits for it.
+        // It begins when the thread starts to wait for it.
         let began = Instant::now();
         while grace_periods.shared.lock().begun < first {
             assert!(began.elapsed() < Duration::from_secs(5));
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_wait_is_no_grace_period() {
+    fn retries_failed_wait() {
         let shared = Shared::default();
         shared.lock().wanted = 1;
         let mut waits = 0;

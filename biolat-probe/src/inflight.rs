@@ -1,4 +1,4 @@
-//! Runs the program that looks at the requests in flight of one hardware queue.
+//! Runs the program that surveys the requests in flight on a hardware queue.
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait")]
 
@@ -20,7 +20,7 @@ struct FoundValue(Found);
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for FoundValue {}
 
-/// The program's result.
+/// The map with the program's result.
 pub(super) struct InflightResult(Array<MapData, FoundValue>);
 
 impl InflightResult {
@@ -28,7 +28,7 @@ impl InflightResult {
         Ok(Self(maps.take("INFLIGHT")?.try_into()?))
     }
 
-    /// Looks at the slots from `first` of a hardware queue, by its open directory in sysfs.
+    /// Surveys the slots of a hardware queue, starting at `first`. The queue is identified by its open sysfs directory.
     pub(super) fn look(
         &self,
         programs: &Programs,
@@ -37,7 +37,7 @@ impl InflightResult {
     ) -> Result<Found> {
         let descriptor = hardware_queue.as_raw_fd().cast_unsigned();
         programs::run(programs.inflight.as_ref(), &[u64::from(descriptor), u64::from(first)])
-            .context("cannot look at the requests in flight")?;
+            .context("cannot survey the requests in flight")?;
         let FoundValue(found) = self.0.get(&0, 0).context("cannot read the requests in flight")?;
         if found.slots == 0 {
             bail!("the kernel does not show the requests of this hardware queue");

@@ -1,4 +1,4 @@
-//! What biolat needs to know of the running kernel, resolved from its BTF.
+//! Facts about the running kernel, resolved from its BTF.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use super::{
     programs::{COMPLETE, REQUEUE},
 };
 
-/// The kernel as its BTF describes it.
+/// The kernel as described by its BTF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The layout of its structs.
+    /// Layout of its structs.
     pub layout: KernelLayout,
-    /// The names of the ops by number: the kernel's names in lower case.
+    /// Names of the ops by number: the kernel's names in lower case.
     pub ops: BTreeMap<u32, String>,
-    /// Whether block statuses have the numbers of Linux 6.10 and later.
+    /// Whether block statuses are numbered as in Linux 6.10 and later.
     pub statuses_since_6_10: bool,
-    /// The type id of the tracepoint `block_rq_complete`.
+    /// Type id of the tracepoint `block_rq_complete`.
     pub complete: u32,
-    /// The type id of the tracepoint `block_rq_requeue`, if it exists with arguments that the probe knows.
+    /// Type id of the tracepoint `block_rq_requeue`, if it exists and the probe knows its arguments.
     pub requeue: Option<u32>,
-    /// Whether the kernel refuses to run a program that is already running on the CPU: since 6.1, as tracing programs have this
-    /// helper. All such kernels can compare and exchange numbers in programs.
+    /// Whether the kernel refuses to run a program that is already running on the CPU. It has done so since 6.1, the first
+    /// release with the helper that is tested for. All kernels that do so support compare-and-exchange in programs.
     ///
     /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
     pub refuses_runs: bool,
-    /// Whether the layout has all members that a walk over a device's requests in flight needs.
+    /// Whether the layout has all members that are needed to survey a device's requests in flight.
     pub can_walk: bool,
-    /// Whether requests name the cgroup that the kernel charges.
+    /// Whether a request leads to the cgroup that the kernel charges.
     pub has_workloads: bool,
-    /// Where the kernel counts the references to a link that is open.
+    /// Where the kernel counts the references to an open link.
     pub link_members: Option<LinkMembers>,
 }
 
-/// Offsets of the members that lead from an open file to the references to a link.
+/// Offsets of the members that lead from an open file to the reference count of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkMembers {
     /// `file.f_ref`, or `file.f_count` (before 6.13).
@@ -82,7 +82,7 @@ impl From<MalformedBtf> for UnsupportedKernel {
     }
 }
 
-/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits are the same from 5.8 to 6.10.
+/// Flags that are macros before Linux 6.11, and so not in BTF. Their bits are the same from 5.8 to 6.10.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blk-mq.h#L26>
 const FLUSH_SEQ_BIT_BEFORE_6_11: u64 = 4;
@@ -92,7 +92,7 @@ impl Kernel {
     /// Resolves the layout, the ops and the statuses from the bytes of the kernel's BTF.
     pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
         let btf = Btf::parse(bytes)?;
-        // The first parameter of a tracepoint's function is its private data.
+        // The first parameter of a tracepoint's function is private data.
         let status = btf.parameter_type(&tracepoint(COMPLETE), 2).ok_or(UnsupportedKernel::NoTracepoint)?;
         let member = |structure: &str, member: &str| required_member(&btf, structure, member);
         let flag = |name: &str, otherwise: u64| {
@@ -145,7 +145,7 @@ impl Kernel {
             requeue_argument: requeue_argument.unwrap_or(0),
             ..layout
         };
-        // The enumerator came with the change that renumbered the statuses.
+        // This enumerator was added in the release that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
         Ok(Self {
             layout,
@@ -160,16 +160,16 @@ impl Kernel {
         })
     }
 
-    /// The tracepoints for aya, at their ids in the kernel's BTF. aya looks up nothing else, and would need
-    /// 15 MiB to parse all of it.
+    /// Encodes the tracepoints for aya, at their ids in the kernel's BTF. aya looks up nothing else, and would need 15 MiB to
+    /// parse all of that BTF.
     pub fn tracepoints(&self) -> Result<aya::Btf, aya::BtfError> {
         let requeue = self.requeue.map(|id| (id, tracepoint(REQUEUE)));
         let typedefs = requeue.into_iter().chain([(self.complete, tracepoint(COMPLETE))]).collect();
-        aya::Btf::parse(&btf::of_typedefs(&typedefs), aya::Endianness::default())
+        aya::Btf::parse(&btf::encode_typedefs(&typedefs), aya::Endianness::default())
     }
 
-    /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
-    /// kernels, which have no `rq_disk`, account them on demand. 5.17 is not recognized, as it has none either.
+    /// Whether diskstats include passthrough commands on every device, as on Linux 5.5 to 5.17. Later kernels account them on
+    /// demand. The test is for `rq_disk`, which 5.17 also lacks, so 5.17 is not recognized.
     ///
     /// <https://lore.kernel.org/r/20220222141450.591193-2-hch@lst.de>
     #[must_use]
@@ -177,20 +177,20 @@ impl Kernel {
         self.layout.disk_on_queue == 0
     }
 
-    /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
+    /// Whether this kernel takes a timestamp when any I/O is submitted. Later kernels do so on demand, for some queues.
     #[must_use]
     pub fn records_submission(&self) -> bool {
         self.layout.bio_issue_kind == bio_issue::VALUE
     }
 
-    /// The value of the label `op` for an op's number.
+    /// The value of the label `op` for this op.
     #[must_use]
     pub fn op_name(&self, op: u32) -> String {
         self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
     }
 }
 
-/// The typedef of a tracepoint's function.
+/// The name of the typedef of a tracepoint's function.
 fn tracepoint(name: &str) -> String {
     format!("btf_trace_{name}")
 }
@@ -200,7 +200,7 @@ fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, 
         .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
 }
 
-/// Adds the members that tell the id of a disk: its sequence number or, before 5.15, the number of its directory in sysfs.
+/// Adds the members that lead to the id of a disk: its sequence number or, before 5.15, the inode number of its sysfs directory.
 fn with_disk_id(btf: &Btf<'_>, layout: KernelLayout) -> Result<KernelLayout, UnsupportedKernel> {
     if let Some(disk_id) = btf.member_offset("gendisk", "diskseq") {
         return Ok(KernelLayout { disk_id, id_is_sequence: 1, ..layout });
@@ -220,7 +220,7 @@ fn with_disk_id(btf: &Btf<'_>, layout: KernelLayout) -> Result<KernelLayout, Uns
     Ok(KernelLayout { disk_id: member("kernfs_node", "id")?, ..layout })
 }
 
-/// `enum req_op`, until 6.0 `enum req_opf`.
+/// The ops of `enum req_op`, called `enum req_opf` before 6.0.
 fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
     ["req_op", "req_opf"]
         .into_iter()
@@ -232,7 +232,7 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
         .collect()
 }
 
-/// `bio_issue` and `bio_issue_kind` of the layout.
+/// Returns `bio_issue` and `bio_issue_kind` of the layout.
 fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
     let issue = |member: &str, kind| btf.member_offset("bio", member).map(|offset| (offset, kind));
     issue("bi_issue", bio_issue::VALUE)
@@ -240,15 +240,16 @@ fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
         .unwrap_or_default()
 }
 
-/// `queue_flags` and `queue_has_issue_times` of the layout. `None` before 6.18, where bios have another timestamp.
+/// Returns `queue_flags` and `queue_has_issue_times` of the layout. `None` before 6.18, where bios have a different timestamp.
 fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
     let bit = u32::try_from(btf.enumerator("QUEUE_FLAG_BIO_ISSUE_TIME")?).ok()?;
     Some((btf.member_offset("request_queue", "queue_flags")?, 1_u32.checked_shl(bit)?))
 }
 
-/// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.
+/// Returns the index of the request in the arguments of `block_rq_requeue`. `None` if that tracepoint does not exist or has other
+/// arguments.
 fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
-    // The first parameter is the tracepoint's private data.
+    // The first parameter is private data.
     match btf.parameter_count(&tracepoint(REQUEUE))? {
         2 => Some(0),
         3 => Some(1),
@@ -256,7 +257,7 @@ fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
     }
 }
 
-/// A layout of only the members that a walk over a device's requests in flight needs. `None` if one is missing.
+/// Returns a layout with only the members that are needed to survey requests in flight. `None` if one is missing.
 fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
     Some(KernelLayout {
         task_files: btf.member_offset("task_struct", "files")?,
@@ -275,7 +276,7 @@ fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
     })
 }
 
-/// `None` if one is missing.
+/// Returns the members that lead to the reference count of a link. `None` if one is missing.
 fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
     Some(LinkMembers {
         file_count: ["f_ref", "f_count"].iter().find_map(|name| btf.member_offset("file", name))?,
@@ -284,7 +285,7 @@ fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
     })
 }
 
-/// Adds the members that tell the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
+/// Adds the members that lead to the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
 fn with_workload_members(btf: &Btf<'_>, layout: KernelLayout) -> Option<KernelLayout> {
     let css = btf.member_offset("blkcg", "css")?;
     let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);
@@ -317,7 +318,7 @@ mod tests {
     use super::{Kernel, UnsupportedKernel};
 
     #[test]
-    fn a_modern_kernel() {
+    fn resolves_modern_kernel() {
         let kernel = Kernel::from_btf(&modern("")).unwrap();
         let layout = kernel.layout;
         assert_eq!((layout.start_time_ns, layout.io_start_time_ns, layout.data_len), (104, 112, 44));
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_with_the_disk_on_the_request() {
+    fn resolves_old_kernel_with_disk_on_request() {
         let mut writer = Writer::new();
         let int = writer.int("int");
         let members = [
@@ -424,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn aya_finds_the_tracepoints_at_the_ids_that_the_kernel_gives_them() {
+    fn tracepoints_keep_kernel_type_ids() {
         let kernel = Kernel::from_btf(&modern("")).unwrap();
         let id = |kernel: &Kernel, name: &str| {
             kernel.tracepoints().unwrap().id_by_type_name_kind(name, BtfKind::Typedef).ok()
@@ -440,21 +441,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn error_names_missing_member() {
         let error = Kernel::from_btf(&modern("io_start_time_ns")).unwrap_err();
         assert_eq!(error, UnsupportedKernel::Missing("member io_start_time_ns in struct request".into()));
         assert!(error.to_string().contains("io_start_time_ns in struct request"), "{error}");
     }
 
     #[test]
-    fn no_tracepoint() {
+    fn rejects_kernel_without_tracepoint() {
         assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(UnsupportedKernel::NoTracepoint));
     }
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-        /// The result may be any layout or error; it must not panic.
+        /// Any layout or error is fine, but it must not panic.
         #[test]
         fn mutated_and_truncated_btf_never_panics(
             changes in proptest::collection::vec((0..2500_usize, proptest::prelude::any::<u8>()), 0..8),

@@ -1,4 +1,4 @@
-//! The probe from the daemon's side: load, attach, read. The only module that uses aya.
+//! Loads, attaches and reads the probe. This is the only crate that uses aya.
 
 #![deny(unsafe_code)]
 
@@ -62,41 +62,42 @@ use programs::Programs;
 use slow::SlowRecords;
 use takeover::Takeover;
 
-/// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
+/// The probe in the kernel. Dropping this removes the probe from the kernel, unless another process also has its file
+/// descriptors.
 pub struct Probe {
     programs: Programs,
-    /// None unless it is attached.
+    /// `None` unless it is attached.
     links: Option<Links>,
-    /// None unless it can be attached; an error if it cannot replace another probe.
+    /// `None` unless the probe was loaded and has not been attached yet; an error if it cannot replace another probe.
     takeover: Option<Result<Takeover>>,
-    /// The maps.
+    /// The maps of the series and losses.
     pub maps: Maps,
     /// The running kernel.
     pub kernel: Kernel,
-    /// Its options.
+    /// The probe's options.
     pub options: Options,
     events: Events,
     slow: SlowRecords,
     inflight: InflightResult,
-    /// None without workloads.
+    /// The maps of the workloads; `None` if I/Os are not counted by workload.
     pub workloads: Option<WorkloadMaps>,
-    /// None of a probe that was taken over.
+    /// `None` for a probe that was taken over.
     logger: Option<EbpfLogger<&'static dyn Log>>,
     statistics: Option<OwnedFd>,
     slots: u32,
 }
 
 impl Probe {
-    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. With `statistics` the kernel counts the probe's runs and run time until
-    /// the probe is dropped.
+    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. With `statistics`, the kernel counts
+    /// the probe's runs and run time until the probe is dropped.
     pub fn attach(kernel: Kernel, host: &Host, slots: u32, options: &Options) -> Result<Self> {
         let mut probe = Self::load(kernel, host, slots, options, None)?;
         probe.attach_loaded(host)?;
         Ok(probe)
     }
 
-    /// Loads the probe like [`attach`](Self::attach), to be attached later. If there is a list, file descriptors of its maps are
-    /// added to it, without those of the arrays of slots that are added later.
+    /// Loads the probe like [`attach`](Self::attach), without attaching it. If `map_fds` is given, file descriptors of the maps
+    /// are appended to it, except those of chunks that are added later.
     pub fn load(
         kernel: Kernel,
         host: &Host,
@@ -108,7 +109,7 @@ impl Probe {
         let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Loaded { programs, takeover, maps, events, slow, inflight, workloads, logger, slots } =
             env.load(&kernel, slots, options, map_fds)?;
-        // aya has parsed the kernel's BTF: see `load`.
+        // Loading has parsed and dropped all of the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
             programs,
@@ -127,7 +128,7 @@ impl Probe {
         })
     }
 
-    /// Attaches the probe that was loaded.
+    /// Attaches the loaded probe.
     pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
         self.takeover = None;
         let attached = self.programs.attach();
@@ -135,8 +136,8 @@ impl Probe {
         Ok(())
     }
 
-    /// Attaches the probe that was loaded in place of one with these links, once no other process has them. Returns for how long
-    /// neither was attached: not while this waits.
+    /// Attaches the loaded probe instead of the one with these links, after all other processes have closed those links. Returns
+    /// how long neither probe was attached, which does not include that wait.
     pub fn replace(&mut self, last: Links) -> Result<Duration> {
         let takeover = self.takeover.take().context("the probe is attached")??;
         let (links, gap) = takeover.replace(last, &self.programs)?;
@@ -144,8 +145,8 @@ impl Probe {
         Ok(gap)
     }
 
-    /// Takes over a probe that another process has loaded, for the same kernel, with these options and this many
-    /// slots. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
+    /// Takes over a probe that another process loaded for the same kernel, with these options and this many slots. `taken_epoch`
+    /// is the latest workload epoch that its previous owner has taken.
     pub fn take_over(
         kernel: Kernel,
         fds: ProbeFds,
@@ -188,14 +189,14 @@ impl Probe {
         })
     }
 
-    /// Whether the understudy could be attached, and is not.
+    /// Whether the understudy can be attached but is not.
     #[must_use]
     pub fn lacks_understudy(&self) -> bool {
         self.programs.understudy.is_some()
             && self.links.as_ref().is_some_and(|links| links.understudy.is_none())
     }
 
-    /// Adds the understudy's counters. Nothing uses them before it is attached.
+    /// Adds the understudy's counters. They are not used before it is attached.
     pub fn add_understudy_counters(&mut self) -> Result<()> {
         if let Some(workloads) = &mut self.workloads {
             workloads.add_understudy_table()?;
@@ -203,17 +204,17 @@ impl Probe {
         self.maps.add_understudy_chunks()
     }
 
-    /// The maps of the understudy's counters, from the one with this number on.
+    /// The maps of the understudy's counters, except the first `first` ones.
     #[must_use]
     pub fn understudy_maps_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
         let table = self.workloads.as_ref().and_then(WorkloadMaps::understudy_table);
         table.into_iter().chain(self.maps.understudy_chunks()).skip(first).collect()
     }
 
-    /// Attaches the understudy, whose counters have been added. `false`: a run of the first program has not ended that began
-    /// before it marked what it records; to be tried again.
+    /// Attaches the understudy, whose counters must have been added. Returns `false` if a run of the first program that began
+    /// before marking has not ended yet; the caller must try again later.
     pub fn attach_understudy(&mut self) -> Result<bool> {
-        /// Such a run takes longer only if it is preempted.
+        /// Only a preempted run takes longer to end.
         const TIMEOUT: Duration = Duration::from_millis(100);
         let (Some(program), Some(links)) = (&self.programs.understudy, &mut self.links) else {
             return Ok(false);
@@ -225,41 +226,41 @@ impl Probe {
         Ok(true)
     }
 
-    /// Whether it counts completions.
+    /// Whether the probe counts completions.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.links.is_some()
     }
 
-    /// What attaches the programs, until it is dropped. The maps stay.
+    /// Takes the links: the probe is detached when they are dropped. The maps stay.
     pub fn take_links(&mut self) -> Option<Links> {
         self.links.take()
     }
 
-    /// The slots that it was loaded with.
+    /// The number of slots that the probe was loaded with.
     #[must_use]
     pub fn first_slots(&self) -> u32 {
         self.slots
     }
 
-    /// A number that no other probe has, or has had since boot.
+    /// An id that no other probe has or has had since boot.
     pub fn id(&self) -> Result<u32> {
-        Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read what the probe is")?.id)
+        Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read the id of the probe")?.id)
     }
 
-    /// Its programs.
+    /// The file descriptors of its programs.
     #[must_use]
     pub fn program_fds(&self) -> Vec<BorrowedFd<'_>> {
         self.programs.all().collect()
     }
 
-    /// What attaches them.
+    /// The file descriptors of its links.
     #[must_use]
     pub fn link_fds(&self) -> Vec<BorrowedFd<'_>> {
         self.links.iter().flat_map(Links::all).collect()
     }
 
-    /// The kernel's counts of the program itself.
+    /// The kernel's counts for the probe's programs.
     pub fn program_counts(&self) -> Result<ProgramCounts> {
         self.programs.counts()
     }
@@ -277,23 +278,23 @@ impl Probe {
         }
     }
 
-    /// I/Os that were slow or failed, since the last call.
+    /// Returns the records of slow and failed I/Os since the last call.
     pub fn slow_records(&mut self) -> Vec<SlowRecord> {
         self.slow.read()
     }
 
-    /// I/Os that were slow or failed and found the ring buffer full, since the probe was attached.
+    /// Returns the number of slow and failed I/Os whose records were dropped because the ring buffer was full.
     pub fn slow_records_dropped(&mut self) -> Result<u64> {
         self.slow.dropped(self.maps.cpus())
     }
 
-    /// Whether requests in flight can be looked at.
+    /// Whether requests in flight can be surveyed.
     #[must_use]
     pub fn sees_inflight(&self) -> bool {
         self.programs.inflight.is_some()
     }
 
-    /// Looks at the requests in flight of a hardware queue, by its open directory in sysfs, from this slot on.
+    /// Surveys the requests in flight on a hardware queue, identified by its open sysfs directory, starting at this slot.
     pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
         self.inflight.look(&self.programs, hardware_queue, first)
     }
@@ -303,24 +304,24 @@ impl Probe {
         workloads::exists(&self.programs, workload, cgroup)
     }
 
-    /// Series for which no slot was free, since the last call.
+    /// Returns the series for which no slot was free, since the last call.
     pub fn without_room(&mut self) -> BTreeSet<Key> {
         self.events.series_without_room()
     }
 }
 
-/// The possible CPUs that sysfs lists.
+/// The number of possible CPUs listed by sysfs.
 pub fn possible_cpus() -> Result<u64> {
     Ok(cpus::in_sysfs()? as u64)
 }
 
-/// Bytes of the counters of one series in the kernel, with or without those by size, before any map exists: by the CPUs
-/// that sysfs lists.
+/// Size of the counters of one series in the kernel, with or without size counters, in bytes. Needs no map: the number of CPUs is
+/// read from sysfs.
 pub fn slot_bytes(sizes: bool) -> Result<u64> {
     Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
 }
 
-/// The bytes of the running kernel's BTF.
+/// Reads the running kernel's BTF.
 pub fn kernel_btf(host: &Host) -> Result<Vec<u8>> {
     let path = host.btf();
     fs::read(&path).map_err(|error| {
@@ -338,17 +339,17 @@ fn enable_statistics() -> Result<OwnedFd> {
     )
 }
 
-/// Pins a map, program or link to a new file of a BPF file system.
+/// Pins a map, program or link to a new file in a BPF file system.
 pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     sys::pin(object, path)
 }
 
-/// Opens what is pinned to a file.
+/// Opens the object that is pinned to a file.
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     sys::open_pinned(path)
 }
 
-/// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
+/// Identifies a probe: a hash of its code, relocated for the running kernel and these options, and of the sizes of its maps.
 pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(&object::adapted(kernel, options.for_kernel(kernel, slots)?)?);

@@ -1,4 +1,4 @@
-//! Loads the probe into the kernel, and explains why that failed.
+//! Loads the probe into the kernel, and explains failures to do so.
 
 use std::{
     error::Error,
@@ -40,20 +40,20 @@ use super::{
 /// The probe in the kernel, not attached yet.
 pub(super) struct Loaded {
     pub(super) programs: Programs,
-    /// An error if it cannot replace another probe.
+    /// An error if this probe cannot replace another one.
     pub(super) takeover: Result<Takeover>,
     pub(super) maps: Maps,
     pub(super) events: Events,
     pub(super) slow: SlowRecords,
     pub(super) inflight: InflightResult,
-    /// None without workloads.
+    /// `None` without workloads.
     pub(super) workloads: Option<WorkloadMaps>,
     pub(super) logger: EbpfLogger<&'static dyn Log>,
-    /// How many slots it was loaded with.
+    /// Number of slots it was loaded with.
     pub(super) slots: u32,
 }
 
-/// What loading depends on besides the probe. It exists only if this process may load programs.
+/// The environment for loading the probe. It exists only if this process is allowed to load programs.
 pub(super) struct LoadEnv {
     release: Release,
     memlock: u64,
@@ -79,7 +79,7 @@ impl LoadEnv {
         Ok(Self { release, memlock })
     }
 
-    /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
+    /// Loads the probe. If memory is short, tries again with half the slots, repeatedly; the collector adds slots later.
     pub(super) fn load(
         &self,
         kernel: &Kernel,
@@ -89,8 +89,8 @@ impl LoadEnv {
     ) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            if let Some(of_last_attempt) = &mut map_fds {
-                of_last_attempt.clear();
+            if let Some(fds) = &mut map_fds {
+                fds.clear();
             }
             match load(kernel, slots, options, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
@@ -102,7 +102,7 @@ impl LoadEnv {
         }
     }
 
-    /// Adds the kernel's reason and the remedy to an error.
+    /// Adds the kernel's error and the remedy to an error.
     pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<LoadError>() {
             return error;
@@ -128,15 +128,15 @@ impl LoadEnv {
     }
 }
 
-/// The verifier's last lines, which have the reason, are logged at the level `debug`.
+/// Number of lines from the end of the verifier's log that are logged at level `debug`. They contain the reason.
 const VERIFIER_LINES: usize = 50;
 
-/// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
+/// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it again without attaching it.
 pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
     LoadEnv::of(host)?.load(kernel, slots, options, None)?.programs.counts()
 }
 
-/// A number of slots rounded up to whole chunks, and at least one chunk.
+/// Rounds a number of slots up to whole chunks, at least one.
 #[must_use]
 pub fn in_whole_chunks(slots: u32) -> u32 {
     slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
@@ -152,7 +152,7 @@ fn load(
     let tables = probe_options.tables();
     let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
-        // It has parsed the kernel's BTF, which it does unasked. This probe has no relocations that need it.
+        // Drop the kernel's BTF, which aya has already parsed: this probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
@@ -174,14 +174,16 @@ fn load(
     let btf = &kernel.tracepoints().context("cannot write BTF for the loader")?;
     let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
         .context("cannot load the probe")?;
-    // The probe works without the other programs.
+    // The probe works without these programs.
     let optional = |what: &str, loaded: Result<OwnedFd>| {
         loaded.inspect_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).ok()
     };
     let understudy = kernel
         .refuses_runs
         .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
-        .and_then(|loaded| optional("completions that the kernel refuses the probe are lost", loaded));
+        .and_then(|loaded| {
+            optional("completions for which the kernel refuses to run the probe are lost", loaded)
+        });
     let requeue = kernel.requeue;
     let requeue = requeue.map(|_| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
     let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
@@ -190,8 +192,7 @@ fn load(
         inflight_program.and_then(|loaded| optional("the age of I/Os in flight is a lower bound", loaded));
     let cgroup_exists =
         workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
-    let cgroup_exists =
-        cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
+    let cgroup_exists = cgroup_exists.and_then(|loaded| optional("removed cgroups are not detected", loaded));
     let takeover = load_takeover(kernel, &mut object, btf);
     let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
     Ok(Loaded { programs, takeover, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
@@ -199,21 +200,22 @@ fn load(
 
 fn load_takeover(kernel: &Kernel, object: &mut Ebpf, btf: &Btf) -> Result<Takeover> {
     let members = kernel.link_members.filter(|_| kernel.can_walk);
-    let members = members.context("this kernel does not show the references to a link")?;
+    let members =
+        members.context("this kernel's BTF does not show where the references to a link are counted")?;
     let [one, other] =
         takeover::PLACEHOLDERS.map(|name| load_attachable(object, name, programs::COMPLETE, btf));
     let link_references = load_unattached(object, takeover::LINK_REFERENCES)?;
     Ok(Takeover { placeholders: [one?, other?], link_references, members })
 }
 
-/// Loads a program that can be attached to a tracepoint.
+/// Loads a program to be attached to a tracepoint.
 fn load_attachable(object: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<OwnedFd> {
     let program: &mut BtfTracePoint = loadable(object, name)?.try_into()?;
     program.load(tracepoint, btf)?;
     Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
 }
 
-/// Loads a program that the daemon runs. Nothing attaches it.
+/// Loads a program that is only run by the daemon, never attached.
 fn load_unattached(object: &mut Ebpf, name: &str) -> Result<OwnedFd> {
     let program: &mut RawTracePoint = loadable(object, name)?.try_into()?;
     program.load()?;
@@ -224,7 +226,7 @@ fn loadable<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Program> {
     object.program_mut(name).with_context(|| format!("the probe has no program {name}"))
 }
 
-/// Whether memory, or the memory that may be locked, was too small.
+/// Whether memory ran out, or the limit on locked memory was too low.
 fn is_shortage(error: &anyhow::Error) -> bool {
     io_error(error.as_ref())
         .is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)))

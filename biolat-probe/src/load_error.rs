@@ -1,4 +1,4 @@
-//! Why the kernel rejected the probe, and what to do about it.
+//! Why the kernel rejected the probe, and the remedy.
 
 use std::{fmt, io};
 
@@ -9,9 +9,9 @@ use super::release::Release;
 /// The probe could not be loaded or attached.
 #[derive(Debug)]
 pub struct LoadError {
-    /// The step that failed, and the kernel's error.
+    /// The step that failed and the kernel's error.
     pub what: String,
-    /// What to do about it, if that is known.
+    /// The remedy, if one is known.
     pub remedy: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// What to do about an error of bpf(2).
+/// Returns the remedy for an error of bpf(2), if one is known.
 #[must_use]
 pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<String> {
     let code = error.raw_os_error()?;
@@ -56,7 +56,7 @@ pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<Strin
     }
 }
 
-/// Removes the limit of locked memory if the process may; returns the limit in force, in bytes.
+/// Removes the limit on locked memory if the process is allowed to. Returns the limit in force, in bytes.
 pub(super) fn raise_memlock() -> u64 {
     // Without CAP_SYS_RESOURCE this fails and changes nothing.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
@@ -70,7 +70,7 @@ mod tests {
     use super::{super::release::Release, remedy};
 
     #[test]
-    fn the_memory_lock_limit_of_old_kernels() {
+    fn suggests_raising_memlock_on_old_kernels() {
         let refused = io::Error::from_raw_os_error(libc::EPERM);
         let text = remedy(&refused, Release(5, 10), 64 * 1024).unwrap();
         assert!(text.contains("64 KiB") && text.contains("ulimit -l unlimited"), "{text}");

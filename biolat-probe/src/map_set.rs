@@ -1,4 +1,4 @@
-//! The probe's maps by name, wherever they come from: an object that was just loaded, or file descriptors that were passed.
+//! The probe's maps by name, either from an object that was just loaded or from file descriptors that were passed.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -11,9 +11,9 @@ use aya::{
 /// Maps with their names.
 pub(super) type NamedMaps = Vec<(String, MapData)>;
 
-/// Maps to be taken by name.
+/// Maps that can be taken by name.
 pub(super) enum MapSet<'a> {
-    /// Of an object. If there is a list, duplicates of what is taken are added to it.
+    /// From a loaded object. If a list is given, a duplicate of each map taken is appended to it.
     Loaded(&'a mut Ebpf, Option<&'a mut Vec<OwnedFd>>),
     Passed(NamedMaps),
 }
@@ -37,7 +37,7 @@ impl MapSet<'_> {
     }
 }
 
-/// The map, if it is of a kind that the probe has.
+/// Returns the data of a map, for the map types that the probe uses.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)

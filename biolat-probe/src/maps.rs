@@ -1,4 +1,4 @@
-//! The probe's maps, typed. `biolat_common::slot` says what they mean.
+//! The probe's maps, typed. `biolat_common::slot` explains them.
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
@@ -23,17 +23,17 @@ use super::{
 
 const LOST: &str = "LOST";
 const UNDERSTUDY_LOST: &str = "LOST_2";
-/// The understudy's map of arrays of slots.
+/// The understudy's array of chunks.
 pub(super) const UNDERSTUDY_SERIES: &str = "SERIES_2";
-/// Whether the first program marks what it records.
+/// The variable that makes the first program mark completions.
 const MARKING: &str = ".data.marking";
-/// The map of arrays of slots.
+/// The array of chunks that are added after the start.
 pub(super) const MORE: &str = "MORE";
 
-/// Insert only a key that is not there.
+/// Insert a key only if it does not exist.
 const BPF_NOEXIST: u64 = 1;
 
-/// The maps.
+/// The maps of the series and their slots, and of the losses.
 pub struct Maps {
     table: Array<MapData, u64>,
     index: HashMap<MapData, u64, u32>,
@@ -42,21 +42,21 @@ pub struct Maps {
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
     slots: Box<dyn SlotArrays>,
-    /// The arrays of slots that are added later.
+    /// The array of chunks that are added after the start.
     more: ArrayOfMaps<MapData>,
     understudy: UnderstudyMaps,
     cpus: PossibleCpus,
     losses: Vec<Counts>,
-    /// Waits for runs of the probe.
+    /// Waits for runs of the probe to end.
     pub grace_periods: GracePeriods,
 }
 
-/// Maps of the understudy.
+/// The understudy's maps.
 struct UnderstudyMaps {
     lost: PerCpuArray<MapData, Counts>,
     series: ArrayOfMaps<MapData>,
     marking: Array<MapData, u64>,
-    /// The grace period after which all runs of the first program mark what they record; `None` before that was requested.
+    /// The grace period after which all runs of the first program mark completions; `None` if it has not been requested yet.
     runs_before_marking: Option<u64>,
 }
 
@@ -72,8 +72,8 @@ impl UnderstudyMaps {
 }
 
 impl Maps {
-    /// Of a probe that has just been loaded with this many slots, with or without counters by size. Pushes the slots to the free
-    /// queue.
+    /// Takes the maps of a probe that has just been loaded with this many slots, with or without size counters. Pushes the slots
+    /// to the free queue.
     pub(super) fn of_new_probe(
         set: &mut MapSet<'_>,
         slots: u32,
@@ -90,8 +90,8 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Of a probe that is attached, and was loaded with this many slots. `chunks` are the arrays of slots that were added later: the
-    /// first program's and the understudy's.
+    /// Takes the maps of an attached probe that was loaded with this many slots. `chunks` are the chunks added
+    /// later, for the first program and for the understudy.
     pub(super) fn of_attached_probe(
         set: &mut MapSet<'_>,
         slots: u32,
@@ -129,25 +129,25 @@ impl Maps {
         })
     }
 
-    /// The arrays of slots that were added, from the one with this number on.
+    /// The chunks added after the start, except the first `first` ones.
     pub fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
         self.slots.chunks_from(first)
     }
 
-    /// The understudy's arrays of slots.
+    /// The understudy's chunks.
     pub(super) fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>> {
         self.slots.understudy_chunks()
     }
 
-    /// Adds counters of the understudy for each slot.
+    /// Adds understudy counters for every slot.
     pub(super) fn add_understudy_chunks(&mut self) -> Result<()> {
         self.slots.add_understudy_chunks(&mut self.understudy.series)
     }
 
-    /// Makes the first program mark what it records. `true`: all of its runs do; it may take one that is preempted longer than the
-    /// timeout to end.
+    /// Makes the first program mark completions. Returns `true` when all of its runs do so. A preempted run may take longer than
+    /// the timeout to end.
     pub(super) fn begin_marking(&mut self, timeout: Duration) -> Result<bool> {
-        const CONTEXT: &str = "cannot make the probe mark what it records";
+        const CONTEXT: &str = "cannot make the probe mark completions";
         let runs_before = match self.understudy.runs_before_marking {
             Some(grace_period) => grace_period,
             None => {
@@ -158,31 +158,31 @@ impl Maps {
         Ok(self.grace_periods.wait(runs_before, timeout))
     }
 
-    /// Bytes of the counters of all slots in the kernel, of both programs.
+    /// Size of the counters of all slots in the kernel, of both programs, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.slots.bytes()
     }
 
-    /// Bytes of the counters of one slot in the kernel.
+    /// Size of the counters of one slot in the kernel, in bytes.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slots.slot_bytes()
     }
 
-    /// How many CPUs each counter has a copy for.
+    /// Number of possible CPUs: each has its own copy of every counter.
     pub(super) fn cpus(&self) -> PossibleCpus {
         self.cpus
     }
 
-    /// All slots, free or in use.
+    /// Number of slots, free or in use.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots.slots()
     }
 
-    /// Lost completions by reason, summed over the CPUs and both programs, with the completions that the first one has left and those
-    /// that the understudy has taken.
+    /// Lost completions by reason, summed over the CPUs and both programs. Also contains the counts of the completions that the
+    /// first program left and of those that the understudy took.
     pub fn losses(&mut self) -> Result<Counts> {
         let mut sum = [0_u64; REASONS];
         for map in [&self.lost, &self.understudy.lost] {
@@ -203,7 +203,7 @@ impl SeriesMaps for Maps {
             return Ok(None);
         }
         let first = self.slots.add_chunk(&mut self.more)?;
-        // The slots are not in use before this has succeeded.
+        // The new slots are not used before this has succeeded.
         if !self.slots.understudy_chunks().is_empty() {
             self.add_understudy_chunks()?;
         }
@@ -274,7 +274,7 @@ impl SeriesMaps for Maps {
     }
 }
 
-/// aya's conversion is generic over the type of the inner maps, and needs the target named.
+/// aya's conversion is generic over the type of the inner maps, so the target must be named.
 fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
     Ok(ArrayOfMaps::try_from(map)?)
 }

@@ -1,4 +1,4 @@
-//! The probe's object file, and how it is adapted to the running kernel and the probe's options.
+//! The probe's object file, and its adaptation to the running kernel and the probe's options.
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
@@ -14,10 +14,10 @@ use object::{Object as _, ObjectSection as _, SectionKind};
 
 use super::kernel::Kernel;
 
-/// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
+/// The compiled probe, which `cargo xtask ebpf` builds together with its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
 
-/// The shipped probe, or one that a developer chose, for this kernel and with these options.
+/// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options.
 pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>> {
     let constants = Constants { kernel: kernel.layout, options };
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
@@ -34,21 +34,21 @@ pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>>
         without_compare_exchange(&mut relocated)?;
     }
     let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, options.tables().places())
-        .context("the probe's object has no table of workloads for the understudy")?;
+        .context("the probe's object has no workload table for the understudy")?;
     if options.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
 }
 
-/// Makes the values of the maps of series as short as a series without counters by size. aya takes their size from the
-/// object's BTF, in which they are an array of 64-bit words.
+/// Shortens the values of the series maps to a series without size counters. aya takes the value size from the object's BTF,
+/// where a value is an array of 64-bit words.
 ///
 /// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
 fn without_sizes(object: Vec<u8>) -> Result<Vec<u8>> {
     const WORDS: [usize; 2] = [size_of::<Counters>() / 8, size_of::<Series>() / 8];
     with_array_length(object, WORDS[0] as u32, WORDS[1] as u32)
-        .context("the probe's object has no map of series")
+        .context("the probe's object has no series map")
 }
 
-/// Changes the length of all arrays of this length.
+/// Changes the length of all arrays that have the length `from`.
 fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>> {
     const ARRAY: [u32; 2] = [3 << 24, 0];
     let (start, size) = object::File::parse(&*object)?
@@ -69,15 +69,15 @@ fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>>
     for &at in &found {
         types[at + 16..at + 20].copy_from_slice(&to.to_le_bytes());
     }
-    (!found.is_empty()).then_some(object).context("its BTF has no such array")
+    (!found.is_empty()).then_some(object).with_context(|| format!("its BTF has no array of length {from}"))
 }
 
-/// `r0 = cmpxchg_64`: code and immediate.
+/// `r0 = cmpxchg_64`: opcode and immediate.
 ///
 /// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html#atomic-operations>
 const COMPARE_EXCHANGE: (u8, i32) = (0xdb, 0xf1);
 
-/// Replaces compare-and-exchange by a jump to the next instruction: the probe then does without.
+/// Replaces each compare-and-exchange with a jump to the next instruction. The probe works without it.
 fn without_compare_exchange(object: &mut [u8]) -> Result<()> {
     const NEXT: [u8; 8] = [0x05, 0, 0, 0, 0, 0, 0, 0];
     for range in code_sections(object)? {
@@ -92,7 +92,7 @@ fn without_compare_exchange(object: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Where the code is in an object.
+/// Returns the file ranges of the code sections of an object.
 fn code_sections(object: &[u8]) -> Result<Vec<Range<usize>>> {
     let object = object::File::parse(object)?;
     let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
@@ -108,7 +108,7 @@ pub fn relocate(object: &[u8], constants: Constants) -> Result<Vec<u8>> {
         let code = relocated.get_mut(range).context("a code section is truncated")?;
         placeholders += constants.relocate(code).context("an unknown constant, or an offset beyond 32767")?;
     }
-    (placeholders > 0).then_some(relocated).context("its code has no placeholders of constants")
+    (placeholders > 0).then_some(relocated).context("its code has no placeholders for constants")
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
 
     use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
 
-    /// The instructions of the sections whose name matches.
+    /// The instructions of the sections whose names match.
     fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
         instructions_of(OBJECT, section_matches)
     }
@@ -133,7 +133,7 @@ mod tests {
         code.as_chunks().0.to_vec()
     }
 
-    /// The instructions of a program.
+    /// The instructions of one program.
     fn program(name: &str) -> Vec<[u8; 8]> {
         let object = object::File::parse(OBJECT).unwrap();
         let symbol = object.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
@@ -142,9 +142,9 @@ mod tests {
         code.as_chunks().0.to_vec()
     }
 
-    /// The common case is the main program; the rare case is a subprogram.
+    /// The common case is the main program, the rare case a subprogram.
     #[test]
-    fn the_common_case_calls_the_clock_and_looks_up() {
+    fn common_case_calls_only_clock_and_lookups() {
         const CALL: u8 = 0x85;
         let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
         for code in program("block_rq_complete").into_iter().filter(|code| code[0] == CALL) {
@@ -152,13 +152,14 @@ mod tests {
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
             *calls.entry((registers >> 4, helper)).or_default() += 1;
         }
-        // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk;
-        // two for a workload that has no entry yet; and one for a completion that is left to the understudy. Then bpf_ktime_get_ns,
-        // and the calls of the rare case, of its record, of a long wait before the allocation, of that entry, and of the mark.
+        // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk,
+        // two for a workload that has no entry yet, and one for a completion that is left to the understudy. Then
+        // bpf_ktime_get_ns, and calls to the subprograms for the rare case, a slow record, a long admission, a new workload
+        // entry, and the mark.
         assert_eq!(calls, BTreeMap::from([((0, 1), 8), ((0, 5), 1), ((1, 0), 5)]));
     }
 
-    /// Atomic instructions, without the second halves of wide loads, which are no instructions.
+    /// The atomic instructions. Skips the second halves of wide loads, which are not instructions.
     fn atomic(code: Vec<[u8; 8]>) -> Vec<(u8, i32)> {
         const ATOMIC: [u8; 2] = [0xc3, 0xdb];
         let mut wide = false;
@@ -170,18 +171,18 @@ mod tests {
         atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
     }
 
-    /// But for `PARTS_UNTIL`, which the rare case of both programs raises when a part of a request completes, and for the marks, of
-    /// which a frame claims a line at its first completion.
+    /// The only atomic instructions are those on `PARTS_UNTIL`, which the rare case of both programs raises when a part of a
+    /// request completes, and on the marks, where a frame claims a line at its first completion.
     #[test]
-    fn nothing_is_atomic_but_the_memory_of_parts_and_the_claim_of_a_mark() {
+    fn only_parts_and_mark_claims_are_atomic() {
         const ADD: (u8, i32) = (0xdb, 0);
         let all = instructions(|_| true);
         assert!(all.len() > 500);
         let marks = atomic(program("mark_completion"));
         assert!(!marks.is_empty() && marks.iter().all(|found| *found == COMPARE_EXCHANGE));
-        let of_parts = [COMPARE_EXCHANGE, ADD, COMPARE_EXCHANGE, ADD];
+        let parts = [COMPARE_EXCHANGE, ADD, COMPARE_EXCHANGE, ADD];
         let all = atomic(all);
-        assert_eq!(all.len(), marks.len() + of_parts.len(), "{all:?}");
+        assert_eq!(all.len(), marks.len() + parts.len(), "{all:?}");
         assert_eq!(all.iter().filter(|found| **found == ADD).count(), 2);
         let mut object = OBJECT.to_vec();
         without_compare_exchange(&mut object).unwrap();
@@ -189,15 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_probe_is_relocated_once() {
+    fn relocates_shipped_probe_once() {
         let object = relocate(OBJECT, Constants::default()).unwrap();
         assert_eq!(object.len(), OBJECT.len());
         let again = relocate(&object, Constants::default()).unwrap_err();
-        assert_eq!(again.to_string(), "its code has no placeholders of constants");
+        assert_eq!(again.to_string(), "its code has no placeholders for constants");
     }
 
     #[test]
-    fn other_bytes_are_refused() {
+    fn rejects_other_files() {
         assert!(relocate(b"no object", Constants::default()).is_err());
     }
 }

@@ -7,20 +7,20 @@ use biolat_common::{constants::ProbeOptions, mark};
 
 use super::{cpus, kernel::Kernel, workloads};
 
-/// What the probe does besides counting latencies.
+/// What the probe does in addition to counting latencies.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Whether the kernel measures the probe's run time.
     pub statistics: bool,
-    /// I/Os that take at least this long, or fail, are recorded one by one; `None`: no I/O is.
+    /// I/Os that fail or take at least this long are recorded individually. `None` if none are.
     pub slow: Option<Duration>,
     /// Whether requests are counted by size.
     pub sizes: bool,
-    /// The largest number of workloads with counters of their own; 0: no I/O is counted by workload.
+    /// Maximum number of workloads with their own counters; 0 if I/Os are not counted by workload.
     pub workloads: u32,
 }
 
-/// The default of [`Options::workloads`].
+/// Default of [`Options::workloads`].
 pub const DEFAULT_WORKLOADS: u32 = 256;
 
 impl Default for Options {
@@ -30,7 +30,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The constants of a probe with these options, on this kernel and with this many slots.
+    /// Returns the constants for a probe with these options and this many slots on this kernel.
     pub(super) fn for_kernel(&self, kernel: &Kernel, slots: u32) -> Result<ProbeOptions> {
         let cpus = cpus::in_sysfs()? as u64;
         let slow_ms = self.slow.map_or(0, |slow| slow.as_millis());
@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// The largest number of workloads on this kernel.
+/// Returns the maximum number of workloads on this kernel: 0 if it does not support them.
 pub fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
     if kernel.has_workloads { workloads } else { 0 }
 }

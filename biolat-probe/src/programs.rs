@@ -1,5 +1,4 @@
-//! The probe's programs and what attaches them, by file descriptor: the same whether this process has loaded them or has taken
-//! them over.
+//! The probe's programs and links, as file descriptors. It does not matter whether this process loaded them or took them over.
 
 use std::{
     io,
@@ -12,16 +11,16 @@ use super::sys::{self, ProgramCounts};
 
 /// Runs at each completion.
 pub(super) const COMPLETE: &str = "block_rq_complete";
-/// Runs at each completion after the first one, once the kernel has refused that one a completion.
+/// Runs at each completion, after the first program. Attached when the kernel first refuses to run that one.
 pub(super) const UNDERSTUDY: &str = "understudy";
-/// Runs when a request goes back to the queue.
+/// Runs when a request returns to the queue.
 pub(super) const REQUEUE: &str = "block_rq_requeue";
-/// The daemon runs it, to look at the requests in flight.
+/// Run by the daemon to survey the requests in flight.
 pub(super) const INFLIGHT: &str = "inflight";
-/// The daemon runs it, to look whether a cgroup still exists.
+/// Run by the daemon to check whether a cgroup still exists.
 pub(super) const CGROUP_EXISTS: &str = "cgroup_exists";
 
-/// The programs in the kernel. The probe works without all but the first.
+/// The loaded programs. Only the first is required.
 pub(super) struct Programs {
     pub(super) complete: OwnedFd,
     pub(super) understudy: Option<OwnedFd>,
@@ -30,10 +29,10 @@ pub(super) struct Programs {
     pub(super) cgroup_exists: Option<OwnedFd>,
 }
 
-/// Programs are attached for as long as any process has these open.
+/// The links. The programs are attached as long as any process has these open.
 pub struct Links {
     pub(super) complete: OwnedFd,
-    /// Attached by the collector when it is needed.
+    /// Attached later, by the collector, when it is needed.
     pub(super) understudy: Option<OwnedFd>,
     pub(super) requeue: Option<OwnedFd>,
 }
@@ -52,7 +51,7 @@ impl Programs {
         attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
     }
 
-    /// The kernel's counts of the program that runs at each completion, with the misses of the one that counts requeues.
+    /// The kernel's counts for the program that runs at each completion, with the misses of the one that counts requeues.
     pub(super) fn counts(&self) -> Result<ProgramCounts> {
         let of = |program: &OwnedFd| {
             let info = sys::program_info(program.as_fd()).context("cannot read the probe's statistics")?;
@@ -62,14 +61,14 @@ impl Programs {
         Ok(with_requeue(of(&self.complete)?, requeue))
     }
 
-    /// All of them.
+    /// All programs.
     pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let others = [&self.understudy, &self.requeue, &self.inflight, &self.cgroup_exists];
         std::iter::once(&self.complete).chain(others.into_iter().flatten()).map(|program| program.as_fd())
     }
 }
 
-/// The counts of the program that runs at each completion, with the misses of the one that counts requeues, if that is loaded.
+/// Adds the misses of the program that counts requeues, if it is loaded.
 fn with_requeue(complete: ProgramCounts, requeue: Option<ProgramCounts>) -> ProgramCounts {
     let requeue_misses = requeue.map_or(0, |counts| counts.recursion_misses);
     ProgramCounts { requeue_misses, ..complete }
@@ -77,12 +76,12 @@ fn with_requeue(complete: ProgramCounts, requeue: Option<ProgramCounts>) -> Prog
 
 impl Links {
     pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        // The understudy's is kept last.
+        // The understudy's link comes last, because it is attached and stored after the others.
         std::iter::once(&self.complete).chain(&self.requeue).chain(&self.understudy).map(|link| link.as_fd())
     }
 }
 
-/// Runs a program that nothing triggers; returns its result.
+/// Runs a program that is not attached, and returns its result.
 pub(super) fn run(program: Option<&OwnedFd>, arguments: &[u64]) -> io::Result<u32> {
     let program = program.ok_or(io::ErrorKind::Unsupported)?;
     sys::run(program.as_fd(), arguments)
@@ -92,13 +91,13 @@ pub(super) fn run(program: Option<&OwnedFd>, arguments: &[u64]) -> io::Result<u3
 mod tests {
     use super::{super::sys::ProgramCounts, with_requeue};
 
-    /// The kernel has a guard for each program.
+    /// The kernel has a recursion guard per program.
     #[test]
-    fn a_refused_requeue_is_no_refused_completion() {
+    fn counts_requeue_misses_separately() {
         let counts =
             |recursion_misses| ProgramCounts { recursion_misses, runs: 10, ..ProgramCounts::default() };
-        let of_both = with_requeue(counts(3), Some(counts(5)));
-        assert_eq!((of_both.recursion_misses, of_both.requeue_misses, of_both.runs), (3, 5, 10));
+        let counted = with_requeue(counts(3), Some(counts(5)));
+        assert_eq!((counted.recursion_misses, counted.requeue_misses, counted.runs), (3, 5, 10));
         assert_eq!(with_requeue(counts(3), None).requeue_misses, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's release, and the first one that biolat supports.
+//! The kernel's release, and the oldest one that biolat supports.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use biolat_system::host::Host;
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// The release of the host's kernel.
+    /// Returns the release of the host's kernel.
     pub fn of(host: &Host) -> io::Result<Self> {
         Self::parse(&host.kernel_release()?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
@@ -22,7 +22,7 @@ impl Release {
     /// The oldest release with BPF ring buffers, `CAP_BPF` and `CAP_PERFMON`.
     pub const OLDEST_SUPPORTED: Self = Self(5, 8);
 
-    /// Whether biolat supports this release; the error says why not.
+    /// Whether biolat supports this release; the error explains why not.
     pub fn supported(self) -> Result<(), String> {
         if self >= Self::OLDEST_SUPPORTED {
             return Ok(());
@@ -45,7 +45,7 @@ mod tests {
     use super::Release;
 
     #[test]
-    fn releases() {
+    fn parses_releases_and_rejects_unsupported_ones() {
         assert_eq!(Release::parse("6.18.44-fc-v669\n"), Some(Release(6, 18)));
         assert_eq!(Release::parse("5.10.0"), Some(Release(5, 10)));
         assert_eq!(Release::parse("linux"), None);

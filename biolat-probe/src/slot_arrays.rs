@@ -1,4 +1,4 @@
-//! The arrays with the counters of the slots, one value for each CPU. What a value holds is chosen when the probe is loaded.
+//! The per-CPU arrays with the counters of the slots. Whether they have size counters is chosen when the probe is loaded.
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
@@ -14,21 +14,21 @@ use biolat_common::{
 
 use super::{cpus::PossibleCpus, series_maps::SlotReading, sys};
 
-/// The value of an array: what one CPU has counted of one series.
+/// The value of a slot on one CPU.
 pub trait SlotValue: aya::Pod {
     const HAS_SIZES: bool;
-    /// Adds the counters of this CPU.
+    /// Adds this CPU's counters to the sum.
     fn add_to(&self, sum: &mut Counters);
-    /// Requests that have ended on this CPU. It wraps like every counter.
+    /// Number of requests that have ended on this CPU. It wraps, like all counters.
     fn completions(&self) -> u32;
 }
 
-/// All counters.
+/// The counters of a series, with size counters.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct CountersValue(Counters);
 
-/// The counters without those by size.
+/// The counters of a series, without size counters.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct SeriesValue(Series);
@@ -69,7 +69,7 @@ impl SlotValue for SeriesValue {
     }
 }
 
-/// A buffer for the values of one slot, reused for each.
+/// A reusable buffer for the values of a slot.
 pub struct SlotBuffer<V>(Vec<V>);
 
 impl<V> Default for SlotBuffer<V> {
@@ -79,14 +79,14 @@ impl<V> Default for SlotBuffer<V> {
 }
 
 impl<V: SlotValue> SlotBuffer<V> {
-    /// An entry of a per-CPU array.
+    /// Reads an entry of a per-CPU array.
     fn read(&mut self, map: &PerCpuArray<MapData, V>, index: u32, cpus: PossibleCpus) -> Result<SlotReading> {
         cpus.read(map, index, &mut self.0).context("cannot read a series")?;
         Ok(self.sum())
     }
 
-    /// The same for a plain array with the counters of so many CPUs in one value. The bench of the collector simulates
-    /// machines with it that have more CPUs than its own.
+    /// Reads an entry of a plain array whose value contains the counters of `CPUS` CPUs. The collector's benchmark uses this to
+    /// simulate machines with more CPUs than it runs on.
     pub fn read_plain<const CPUS: usize>(
         &mut self,
         map: &Array<MapData, [V; CPUS]>,
@@ -94,9 +94,9 @@ impl<V: SlotValue> SlotBuffer<V> {
     ) -> Result<SlotReading> {
         self.0.clear();
         self.0.reserve(CPUS);
-        // SAFETY: there is room for the array's value, whose size aya has checked; the map is not per CPU.
+        // SAFETY: there is room for the array's value, whose size aya has checked. The map is not per-CPU.
         unsafe { sys::read_entry(map.map(), index, self.0.as_mut_ptr()) }.context("cannot read a series")?;
-        // SAFETY: the kernel has written so many values, each of which is plain integers.
+        // SAFETY: the kernel has written this many values, each of which is plain integers.
         unsafe { self.0.set_len(CPUS) };
         Ok(self.sum())
     }
@@ -114,29 +114,29 @@ impl<V: SlotValue> SlotBuffer<V> {
     }
 }
 
-/// The arrays, whatever their values are.
+/// The arrays of all slots, independent of the type of their values.
 pub(super) trait SlotArrays: Send {
-    /// All slots, free or in use.
+    /// Number of slots, free or in use.
     fn slots(&self) -> u32;
-    /// Bytes of one slot, on all CPUs.
+    /// Size of one slot on all CPUs, in bytes.
     fn slot_bytes(&self) -> u64;
-    /// Creates an array of further slots and adds it to the probe's map of such arrays. Returns the first slot.
+    /// Creates a chunk of slots and adds it to the probe's array of chunks. Returns the first slot.
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32>;
-    /// Continues with arrays that another process has added, for the first program and for the understudy.
+    /// Uses the chunks that another process has added, for the first program and for the understudy.
     fn continue_with(&mut self, chunks: [Vec<MapData>; 2]) -> Result<()>;
-    /// Adds arrays to the understudy's map of such arrays until there is one for each slot.
+    /// Adds chunks to the understudy's array of chunks until every slot has counters there.
     fn add_understudy_chunks(&mut self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
-    /// Bytes of all slots, on all CPUs and of both programs.
+    /// Size of all slots on all CPUs, of both programs, in bytes.
     fn bytes(&self) -> u64;
-    /// The understudy's arrays.
+    /// The understudy's chunks.
     fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>>;
-    /// The arrays that were added, from the one with this number on.
+    /// The chunks that were added, except the first `first` ones.
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
-    /// The counters of a slot.
+    /// Reads the counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
 }
 
-/// Takes the array out of a map with so many slots. With `sizes` its values have the counters by size.
+/// Creates the arrays from the map of the first slots. With `sizes`, its values have size counters.
 pub(super) fn from_map(map: Map, slots: u32, sizes: bool, cpus: PossibleCpus) -> Result<Box<dyn SlotArrays>> {
     Ok(if sizes {
         Box::new(Arrays::<CountersValue>::from_map(map, slots, cpus)?)
@@ -145,18 +145,18 @@ pub(super) fn from_map(map: Map, slots: u32, sizes: bool, cpus: PossibleCpus) ->
     })
 }
 
-/// Bytes of one slot on one CPU.
+/// Size of one slot on one CPU, in bytes.
 pub(super) const fn value_bytes(sizes: bool) -> usize {
     if sizes { size_of::<CountersValue>() } else { size_of::<SeriesValue>() }
 }
 
 struct Arrays<V: aya::Pod> {
-    /// The slots that exist from the start, and their number.
+    /// The slots that exist from the start.
     first: PerCpuArray<MapData, V>,
     first_slots: u32,
-    /// The slots added later, in chunks.
+    /// Slots added later, in chunks.
     chunks: Vec<PerCpuArray<MapData, V>>,
-    /// The understudy's counters of all slots, in chunks; none before it is attached.
+    /// The understudy's counters of all slots, in chunks. Empty until they are added.
     understudy: Vec<PerCpuArray<MapData, V>>,
     cpus: PossibleCpus,
     buffer: SlotBuffer<V>,
@@ -176,15 +176,15 @@ impl<V: SlotValue> Arrays<V> {
         })
     }
 
-    /// The array that a slot is in, and its place there.
+    /// The array that contains a slot, and the slot's index there.
     fn find(&self, slot: u32) -> Result<(&PerCpuArray<MapData, V>, u32)> {
         let Some(beyond) = slot.checked_sub(self.first_slots) else { return Ok((&self.first, slot)) };
         let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
-        Ok((chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS))
+        Ok((chunk.context("the index refers to a slot that does not exist")?, beyond % CHUNK_SLOTS))
     }
 
     fn new_chunk() -> Result<PerCpuArray<MapData, V>> {
-        PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")
+        PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a chunk of slots")
     }
 }
 
@@ -205,8 +205,7 @@ impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32> {
         let slots = self.slots();
         let chunk = Self::new_chunk()?;
-        more.set(slots / CHUNK_SLOTS, chunk.map(), 0)
-            .context("cannot add a map for more series to the probe")?;
+        more.set(slots / CHUNK_SLOTS, chunk.map(), 0).context("cannot add a chunk of slots to the probe")?;
         self.chunks.push(chunk);
         Ok(slots)
     }
@@ -224,7 +223,7 @@ impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
             let chunk = Self::new_chunk()?;
             series
                 .set(self.understudy.len() as u32, chunk.map(), 0)
-                .context("cannot add a map of series to the understudy")?;
+                .context("cannot add a chunk of slots to the understudy")?;
             self.understudy.push(chunk);
         }
         Ok(())

@@ -6,7 +6,7 @@ use biolat_common::slow::{RECORD_BYTES, RING_BYTES, SlowRecord};
 
 use super::{cpus::PossibleCpus, map_set::MapSet};
 
-/// The ring buffer, and the records that found it full.
+/// The ring buffer, and the counts of the records dropped because it was full.
 pub(super) struct SlowRecords {
     ring: RingBuf<MapData>,
     dropped: PerCpuArray<MapData, u64>,
@@ -24,7 +24,7 @@ impl SlowRecords {
         })
     }
 
-    /// The records since the last call. It ends even if the probe sends records all the time.
+    /// Returns the records since the last call. Reads a limited number, so it returns even if the probe keeps sending.
     pub(super) fn read(&mut self) -> Vec<SlowRecord> {
         let mut records = Vec::new();
         for _ in 0..RING_BYTES / RECORD_BYTES {
@@ -34,7 +34,7 @@ impl SlowRecords {
         records
     }
 
-    /// Records that found the ring buffer full.
+    /// The number of records dropped because the ring buffer was full.
     pub(super) fn dropped(&mut self, cpus: PossibleCpus) -> Result<u64> {
         let mut sum = 0;
         for map in [&self.dropped, &self.understudy_dropped] {

@@ -1,5 +1,4 @@
-//! Memory of the kernel for the state that is kept for the next daemon, where there is nothing but a BPF file system: an array of
-//! pages.
+//! An array of pages in kernel memory that keeps the state for the next daemon if only a BPF file system is available.
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait")]
 
@@ -20,31 +19,31 @@ struct Page([u8; PAGE]);
 // SAFETY: bytes.
 unsafe impl aya::Pod for Page {}
 
-/// The array.
+/// An array of pages.
 pub struct StateMap(Array<MapData, Page>);
 
 impl StateMap {
-    /// Reads and writes begin with a page.
+    /// Size of a page. Reads and writes start at a multiple of it.
     pub const PAGE_BYTES: u64 = PAGE as u64;
 
-    /// With room for at least so many bytes.
+    /// Creates a map with room for at least this many bytes.
     pub fn create(bytes: u64) -> Result<Self> {
         let pages = u32::try_from(bytes.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
         Ok(Self(Array::create(pages, 0).context("cannot create a map for the state")?))
     }
 
-    /// One that another process has created.
+    /// Opens a map that another process has created.
     pub fn open(fd: OwnedFd) -> Result<Self> {
         Ok(Self(Map::from_map_data(MapData::from_fd(fd)?)?.try_into()?))
     }
 
-    /// How many bytes it has.
+    /// Size of the map in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.0.len()) * PAGE as u64
     }
 
-    /// Reads bytes from the beginning of a page on.
+    /// Reads from the start of a page.
     pub fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         for (bytes, index) in buffer.chunks_mut(PAGE).zip(page(at)?..) {
             let Page(page) = self.0.get(&index, 0).map_err(error)?;
@@ -53,7 +52,7 @@ impl StateMap {
         Ok(())
     }
 
-    /// Writes whole pages, from the beginning of one on; zeros after the bytes.
+    /// Writes whole pages, from the start of a page. The last one is padded with zeros.
     pub fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         for (bytes, index) in bytes.chunks(PAGE).zip(page(at)?..) {
             let mut page = Page([0; PAGE]);

@@ -1,4 +1,4 @@
-//! Commands of `bpf(2)` that aya lacks, or that it implements with an allocation per CPU.
+//! Commands of `bpf(2)` that aya lacks or implements with an allocation per CPU.
 
 #![allow(unsafe_code, reason = "bpf(2) takes pointers")]
 
@@ -16,18 +16,18 @@ use std::{
 use aya::maps::MapData;
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_map_type, bpf_prog_info};
 
-/// The kernel's counts of a program.
+/// The kernel's counts for a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
-    /// Runs, while statistics were enabled.
+    /// Number of runs while statistics were enabled.
     pub runs: u64,
-    /// Nanoseconds of these runs.
+    /// Duration of these runs, in nanoseconds.
     pub run_time_ns: u64,
-    /// Runs that the kernel skipped because the program was already running on that CPU.
+    /// Number of runs that the kernel refused because the program was already running on that CPU.
     pub recursion_misses: u64,
-    /// The same of the program that counts requeues.
+    /// The same for the program that counts requeues.
     pub requeue_misses: u64,
-    /// Instructions that the verifier walked; 0 before Linux 5.16.
+    /// Number of instructions that the verifier walked; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
 
@@ -35,8 +35,8 @@ pub struct ProgramCounts {
 ///
 /// # Safety
 ///
-/// There must be room at `buffer` for all that the kernel writes: the map's value or, of a per-CPU map, a value for each
-/// possible CPU, its size rounded up to a multiple of 8 bytes.
+/// `buffer` must have room for everything that the kernel writes: the map's value or, for a per-CPU map, one value per possible
+/// CPU, with the size rounded up to a multiple of 8 bytes.
 pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: *mut T) -> io::Result<()> {
     let mut attr = zeroed();
     // SAFETY: a union of plain integers; this is the member that the command reads.
@@ -48,7 +48,7 @@ pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: 
     unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
 }
 
-/// Reads all entries of a hash map or an array, with one call if the buffers hold them all. Returns their number.
+/// Reads all entries of a hash map or an array, in one call if the buffers hold them all. Returns their number.
 ///
 /// # Safety
 ///
@@ -79,17 +79,17 @@ pub(super) unsafe fn read_batch<K: aya::Pod, V: aya::Pod>(
             _ => read += unsafe { attr.batch.count } as usize,
         }
         if result.is_err() {
-            // ENOENT: that was the last batch.
+            // ENOENT: this was the last batch.
             break;
         }
     }
     Ok(read)
 }
 
-/// What the kernel knows of a program.
+/// Information about a program.
 pub(super) struct ProgramInfo {
     pub(super) id: u32,
-    /// The kernel keeps 15 bytes of it.
+    /// Truncated by the kernel to 15 bytes.
     pub(super) name: String,
     pub(super) counts: ProgramCounts,
 }
@@ -97,7 +97,7 @@ pub(super) struct ProgramInfo {
 pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     // SAFETY: plain integers, for which zero is valid.
     let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes what the struct has room for, and to no buffer that `info` points to, as it has none.
+    // SAFETY: the kernel writes at most the size of the struct. `info` points to no buffers that it could write to.
     unsafe { object_info(program, &mut info) }?;
     let name = info.name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|&byte| byte != 0).collect();
     Ok(ProgramInfo {
@@ -113,7 +113,7 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     })
 }
 
-/// The id of the program that a link attaches.
+/// Returns the id of the program that a link attaches.
 pub(super) fn program_of_link(link: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: plain integers and pointers, for which zero is valid.
     let mut info: bpf_link_info = unsafe { std::mem::zeroed() };
@@ -124,17 +124,17 @@ pub(super) fn program_of_link(link: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// # Safety
 ///
-/// The type must be that of the object's info, and contain no pointer to a buffer that has no room.
+/// `T` must be the info type of this kind of object. Any buffer that `info` points to must have room for the kernel's data.
 unsafe fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     let mut attr = zeroed();
     attr.info.bpf_fd = object.as_raw_fd().cast_unsigned();
     attr.info.info = std::ptr::from_mut(info) as u64;
     attr.info.info_len = size_of::<T>() as u32;
-    // SAFETY: the kernel writes `info_len` bytes at most; the caller vouches for the rest.
+    // SAFETY: the kernel writes at most `info_len` bytes; the caller vouches for the rest.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }.map(drop)
 }
 
-/// Pins a map, program or link to a new file of a BPF file system.
+/// Pins a map, program or link to a new file in a BPF file system.
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = zeroed();
@@ -142,32 +142,32 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let pin = unsafe { &mut attr.__bindgen_anon_4 };
     pin.pathname = path.as_ptr() as u64;
     pin.bpf_fd = object.as_raw_fd().cast_unsigned();
-    // SAFETY: the path ends with a zero.
+    // SAFETY: the path is zero-terminated.
     unsafe { bpf(bpf_cmd::BPF_OBJ_PIN, &mut attr) }.map(drop)
 }
 
-/// Opens what is pinned to a file.
+/// Opens the object that is pinned to a file.
 pub(super) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = zeroed();
     attr.__bindgen_anon_4.pathname = path.as_ptr() as u64;
-    // SAFETY: the path ends with a zero.
+    // SAFETY: the path is zero-terminated.
     let fd = unsafe { bpf(bpf_cmd::BPF_OBJ_GET, &mut attr) }?;
     // SAFETY: a new file descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Attaches a program to the tracepoint that it was loaded for, until what this returns is closed.
+/// Attaches a program to the tracepoint it was loaded for, until the returned link is closed.
 pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attr = zeroed();
     attr.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
-    // SAFETY: the command reads no buffer: the program itself names the tracepoint.
+    // SAFETY: the command reads no buffer. The program itself names the tracepoint.
     let link = unsafe { bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr) }?;
     // SAFETY: a new file descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 
-/// Creates an array of one map like this one.
+/// Creates an array of maps with one entry, for maps like this one.
 pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
     let mut attr = zeroed();
     // SAFETY: a union of plain integers; this is the member that the command reads.
@@ -181,9 +181,9 @@ pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Runs a raw tracepoint program with these arguments; returns its result.
+/// Runs a raw tracepoint program with these arguments, and returns its result.
 pub(super) fn run(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32> {
-    /// As many as a tracepoint can have.
+    /// The maximum number of arguments of a tracepoint.
     const ARGUMENTS: usize = 12;
     let mut context = [0_u64; ARGUMENTS];
     context[..arguments.len()].copy_from_slice(arguments);
@@ -191,21 +191,21 @@ pub(super) fn run(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32>
     attr.test.prog_fd = program.as_raw_fd().cast_unsigned();
     attr.test.ctx_in = context.as_ptr() as u64;
     attr.test.ctx_size_in = size_of_val(&context) as u32;
-    // SAFETY: the kernel reads the context, and writes to no buffer, as there is none.
+    // SAFETY: the kernel reads the context. There is no buffer for it to write to.
     unsafe { bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr) }?;
-    // SAFETY: the command has written it.
+    // SAFETY: the command has written this member.
     Ok(unsafe { attr.test.retval })
 }
 
 fn zeroed() -> bpf_attr {
-    // SAFETY: a union of plain integers, for which zero is valid. The kernel requires zeros where a command has no
-    // field.
+    // SAFETY: a union of plain integers, for which zero is valid. The kernel requires zeros in the fields that a command does not
+    // use.
     unsafe { std::mem::zeroed() }
 }
 
 /// # Safety
 ///
-/// Whatever the command writes through the pointers in `attr` must have room there.
+/// Everything that the pointers in `attr` refer to must be valid, with room for what the command writes there.
 unsafe fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
     // SAFETY: `attr` is valid for its size; the caller vouches for what it points to.
     let result = unsafe {

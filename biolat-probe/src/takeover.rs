@@ -1,12 +1,12 @@
-//! Attaches a probe in place of that of another version. The kernel runs a completion by the list of programs that it found when it
-//! began with it, so that each is counted by the last probe, by this one, or for some microseconds by none, and never twice.
+//! Replaces an attached probe of another version with this one. For each completion the kernel reads the list of programs once.
+//! So a completion is counted by the previous probe, by this one, or, for some microseconds, by neither, but never by both.
 //!
-//! Two things make sure of it:
+//! Two things ensure that:
 //!
-//! - The last probe is detached once this process alone has its links: who else had them may take a moment to close them. Only the
-//!   kernel's own counts of references tell that.
-//! - A tracepoint that goes to a single program, or to none and back, makes the kernel wait for a grace period. Two placeholders, which
-//!   do nothing, are attached meanwhile. With one, the last probe could not be detached without such a wait.
+//! - The previous probe is detached only when this process alone has its links. Other holders may take a moment to close them,
+//!   and only the kernel's reference counts show when they have.
+//! - A tracepoint that goes from two programs to one, or to none and back, makes the kernel wait for a grace period. So two
+//!   placeholders, which do nothing, are attached during the takeover. With only one, detaching the previous probe would wait.
 
 use std::{
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
@@ -23,13 +23,13 @@ use super::{
 };
 
 pub(super) const PLACEHOLDERS: [&str; 2] = ["placeholder", "other_placeholder"];
-/// Counts the references to a link.
+/// The program that reads the reference count of a link.
 pub(super) const LINK_REFERENCES: &str = "link_references";
 
-/// How long others may take to close the links.
+/// How long other processes are given to close the links.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The programs that a takeover needs.
+/// The programs that a takeover needs, and where the kernel counts references.
 pub(super) struct Takeover {
     pub(super) placeholders: [OwnedFd; 2],
     pub(super) link_references: OwnedFd,
@@ -37,7 +37,8 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    /// Attaches programs in place of those that the links attach, once nobody else has these. Returns for how long none was attached.
+    /// Attaches the programs instead of those behind the links, after all other processes have closed those links. Returns how
+    /// long neither probe was attached.
     pub(super) fn replace(&self, last: Links, programs: &Programs) -> Result<(Links, Duration)> {
         let attach = |program: &OwnedFd| sys::attach(program.as_fd()).context("cannot attach a placeholder");
         let [one, _other] = [attach(&self.placeholders[0])?, attach(&self.placeholders[1])?];
@@ -45,12 +46,12 @@ impl Takeover {
         let began = Instant::now();
         for link in last.all() {
             while self.references(link)? != own {
-                ensure!(began.elapsed() < CLOSE_TIMEOUT, "another process keeps its probe attached");
+                ensure!(began.elapsed() < CLOSE_TIMEOUT, "another process keeps the previous probe attached");
                 thread::sleep(Duration::from_millis(1));
             }
         }
         let Links { complete, understudy, requeue } = last;
-        // First, so that it counts no completion that only it is shown.
+        // The understudy is detached first: alone, it would count every completion.
         drop(understudy);
         let detached = Instant::now();
         drop(complete);
@@ -60,14 +61,14 @@ impl Takeover {
         Ok((Links { complete, understudy: None, requeue: programs.attach_requeue() }, gap))
     }
 
-    /// The references to a link and its open file, as a number to be compared.
+    /// The reference count of a link plus that of its open file, meaningful only in comparison with another link's.
     fn references(&self, link: BorrowedFd<'_>) -> Result<u32> {
         let LinkMembers { file_count, file_private, link_count } = self.members;
         let descriptor = link.as_raw_fd().cast_unsigned();
         let arguments = [descriptor, file_count, file_private, link_count].map(u64::from);
         let references = programs::run(Some(&self.link_references), &arguments);
-        let references = references.context("cannot count the references to a link")?;
-        ensure!(references != 0, "the kernel does not show the references to a link");
+        let references = references.context("cannot read the reference count of a link")?;
+        ensure!(references != 0, "the kernel does not show the reference count of a link");
         Ok(references)
     }
 }

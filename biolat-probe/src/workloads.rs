@@ -1,4 +1,4 @@
-//! The probe's tables of workloads: see [`biolat_common::workload`].
+//! The probe's workload tables: see [`biolat_common::workload`].
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
@@ -26,23 +26,23 @@ use super::{
     sys,
 };
 
-/// Only if the key exists.
+/// Update an entry only if its key exists.
 const BPF_EXIST: u64 = 2;
 
-/// The map of the probe's variables that are not zero at first: the epoch alone.
+/// The map of the probe's variables whose initial value is not zero. The epoch is the only one.
 const DATA: &str = ".data";
 
-/// The map that has the understudy's tables.
+/// The map that holds the understudy's tables.
 pub(super) const UNDERSTUDY_WORKLOADS: &str = "WORKLOADS_2";
 
-/// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
+/// Upper limit on the kernel memory for both tables: this much per CPU, but in total within these bounds.
 const CPU_BYTES: u64 = 512 << 10;
 const BYTES: RangeInclusive<u64> = MAX_BYTES_OF_CPU..=64 << 20;
 
-/// Entries in a table for each workload: for reads and writes of two devices, and twice that, so that few share a place.
+/// Number of entries per workload in a table: reads and writes of two devices, times two, so that few entries share a place.
 const ENTRIES_PER_WORKLOAD: u64 = 8;
 
-/// The tables for so many workloads and slots.
+/// Returns the tables for this number of workloads, slots and CPUs.
 #[must_use]
 pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     if workloads == 0 {
@@ -55,7 +55,7 @@ pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     Tables { slots: slots as u32, hashes: hashes as u32 }
 }
 
-/// Bytes of both tables in the kernel, for so many workloads and slots.
+/// Size of both tables in the kernel, for this number of workloads, slots and CPUs, in bytes.
 #[must_use]
 pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
     if workloads == 0 { 0 } else { bytes(tables(workloads, slots, cpus), cpus) }
@@ -86,35 +86,35 @@ unsafe impl aya::Pod for CgroupValue {}
 // SAFETY: integers.
 unsafe impl aya::Pod for PlacesValue {}
 
-/// What all workloads have done in an epoch, by series and workload, summed over the CPUs.
+/// The I/O of all workloads in one epoch, by series and workload, summed over the CPUs.
 pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
 
-/// A cgroup as the probe has seen it.
+/// A cgroup as recorded by the probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenCgroup {
-    /// The address of its state.
+    /// Address of its state.
     pub css: u64,
-    /// Its path from the root of the hierarchy.
+    /// Path from the root of the hierarchy.
     pub path: String,
 }
 
-/// How far the table of the last epoch has been read.
+/// State of the table of the previous epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     /// Its counts have been taken.
     Taken,
-    /// The probe has been told to use the other one; at the end of this grace period it has left it.
+    /// The probe has been switched to the other table; after this grace period no run uses this one.
     InUse { grace_period: u64 },
-    /// No run of the probe writes to it any more.
+    /// No run of the probe writes to it any longer.
     Complete,
 }
 
-/// The maps.
+/// The maps of the workload tables and the cgroups.
 pub struct WorkloadMaps {
     entries: PerCpuArray<MapData, EntryValue>,
-    /// The map that the understudy's tables are added to.
+    /// The map to which the understudy's tables are added.
     understudy: ArrayOfMaps<MapData>,
-    /// The understudy's tables; none before it is attached.
+    /// The understudy's tables; `None` until they are added.
     understudy_entries: Option<PerCpuArray<MapData, EntryValue>>,
     used: Array<MapData, PlacesValue>,
     used_buffer: Box<PlacesValue>,
@@ -141,7 +141,7 @@ impl WorkloadMaps {
         let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
         let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
-        ensure!(entries.len() >= tables.places(), "the probe's tables of workloads are too small");
+        ensure!(entries.len() >= tables.places(), "the probe's workload tables are too small");
         let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
         let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
         let understudy = take(UNDERSTUDY_WORKLOADS)?;
@@ -150,7 +150,7 @@ impl WorkloadMaps {
             understudy: ArrayOfMaps::try_from(understudy)?,
             understudy_entries: None,
             used: take("WORKLOADS_USED")?.try_into()?,
-            // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
+            // SAFETY: integers, for which zero is valid. Not created on the stack, which would keep its pages.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
             cgroups,
             room,
@@ -164,38 +164,40 @@ impl WorkloadMaps {
         })
     }
 
-    /// The latest epoch of which everything has been taken, with all before.
+    /// The latest epoch up to which all counts have been taken.
     #[must_use]
     pub fn taken_epoch(&self) -> u64 {
         self.epoch - if self.resting == Resting::Taken { 1 } else { 2 }
     }
 
-    /// Continues after this epoch, the latest that has been taken, by another process. Fails if more than one has begun since:
-    /// then the table of the next one is in use again.
+    /// Continues after the latest epoch that another process has taken. Fails if more than two epochs have begun since: the table
+    /// of the next one to take is then in use again.
     pub fn continue_after(&mut self, taken: u64) -> Result<()> {
         let begun = self.epoch.checked_sub(taken);
-        ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
+        ensure!(
+            matches!(begun, Some(1 | 2)),
+            "the epoch is {}, but the last one taken is {taken}",
+            self.epoch
+        );
         self.resting = if begun == Some(1) { Resting::Taken } else { self.in_use() };
         Ok(())
     }
 
-    /// Continues with the understudy's tables, if another process has added them.
+    /// Uses the understudy's tables, if another process has added them.
     pub(super) fn continue_with(&mut self, understudy: Option<MapData>) -> Result<()> {
         let typed = |map| PerCpuArray::try_from(Map::from_map_data(map)?);
         self.understudy_entries = understudy.map(typed).transpose()?;
         Ok(())
     }
 
-    /// Adds the understudy's tables, unless they have been added.
+    /// Adds the understudy's tables, if they have not been added yet.
     pub(super) fn add_understudy_table(&mut self) -> Result<()> {
         if self.understudy_entries.is_some() {
             return Ok(());
         }
         let entries: PerCpuArray<_, EntryValue> = PerCpuArray::create(self.tables.places(), 0)
-            .context("cannot create the understudy's tables of workloads")?;
-        self.understudy
-            .set(0, entries.map(), 0)
-            .context("cannot add tables of workloads to the understudy")?;
+            .context("cannot create the understudy's workload tables")?;
+        self.understudy.set(0, entries.map(), 0).context("cannot add workload tables to the understudy")?;
         self.understudy_entries = Some(entries);
         Ok(())
     }
@@ -205,27 +207,27 @@ impl WorkloadMaps {
         self.understudy_entries.as_ref().map(|entries| entries.map().fd().as_fd())
     }
 
-    /// How many slots are counted by workload; the series in later ones are not.
+    /// Number of slots that are counted by workload. Series in later slots are not.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.tables.slots
     }
 
-    /// Kernel memory of the tables, over all CPUs and of both programs.
+    /// Kernel memory of the tables over all CPUs and both programs, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let programs = 1 + u64::from(self.understudy_entries.is_some());
         programs * bytes(self.tables, self.cpus.get() as u64)
     }
 
-    /// Whether everything has been taken that was counted before this epoch.
+    /// Whether all counts from before the current epoch have been taken.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.resting == Resting::Taken
     }
 
-    /// Makes the probe count in the next epoch. What was counted in the one before must have been taken; what is counted until now
-    /// is for [`take`](Self::take).
+    /// Switches the probe to the next epoch. The counts of the previous epoch must have been taken; those of the current one are
+    /// then available from [`take`](Self::take).
     pub fn begin_epoch(&mut self) -> Result<()> {
         self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
         self.epoch += 1;
@@ -237,7 +239,7 @@ impl WorkloadMaps {
         Resting::InUse { grace_period: self.grace_periods.request() }
     }
 
-    /// Waits until no run of the probe counts in the last epoch. `false`: it takes longer than the timeout.
+    /// Waits until no run of the probe counts in the previous epoch. `false` if that takes longer than the timeout.
     pub fn wait_for_rest(&self, timeout: Duration) -> bool {
         match self.resting {
             Resting::InUse { grace_period } => self.grace_periods.wait(grace_period, timeout),
@@ -245,8 +247,8 @@ impl WorkloadMaps {
         }
     }
 
-    /// What was counted in the last epoch, once it is at rest; nothing if it has been taken already. After an error, nothing is lost: the next call
-    /// returns it.
+    /// Waits until the previous epoch is at rest and returns its counts; nothing if they have already been taken. After an error
+    /// nothing is lost: the next call returns them.
     pub fn take(&mut self) -> Result<EpochCounts> {
         if self.resting == Resting::Taken {
             return Ok(EpochCounts::new());
@@ -260,7 +262,7 @@ impl WorkloadMaps {
         Ok(counts)
     }
 
-    /// The counts of an epoch.
+    /// Reads the counts of an epoch.
     fn read(&mut self, epoch: u64) -> Result<EpochCounts> {
         // SAFETY: aya has checked that the map's value has the size of the buffer.
         unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
@@ -288,13 +290,13 @@ impl WorkloadMaps {
         }
     }
 
-    /// How many cgroups the probe can record.
+    /// The maximum number of cgroups that the probe can record.
     #[must_use]
     pub fn room(&self) -> usize {
         self.room as usize
     }
 
-    /// Has the probe record a cgroup again at its next I/O in an epoch. The record stays until then.
+    /// Makes the probe record a cgroup again at its next I/O in a new epoch. Until then the old record stays.
     pub fn mark_cgroup_stale(&mut self, workload: u64) -> Result<()> {
         match self.cgroups.get(&workload, 0) {
             Ok(CgroupValue(record)) if record.is_stale == 0 => {
@@ -308,7 +310,7 @@ impl WorkloadMaps {
         }
     }
 
-    /// Removes the record of a cgroup, which makes room for another one.
+    /// Removes the record of a cgroup to make room for another one.
     pub fn forget_cgroup(&mut self, workload: u64) -> Result<()> {
         match self.cgroups.remove(&workload) {
             Err(error) if !matches!(error, MapError::KeyNotFound) => {
@@ -322,11 +324,11 @@ impl WorkloadMaps {
 /// Whether a cgroup still exists.
 pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
     let result = programs::run(programs.cgroup_exists.as_ref(), &[cgroup.css, workload])
-        .context("cannot look whether a cgroup exists")?;
+        .context("cannot check whether a cgroup exists")?;
     Ok(result == 1)
 }
 
-/// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.
+/// The path of a cgroup, from the names of its directory and its ancestors. `/...` stands for levels that were not recorded.
 fn path(names: &[[u8; NAME_BYTES]; LEVELS]) -> String {
     let names = names.iter().map(|name| name.split(|&byte| byte == 0).next().unwrap_or_default());
     let names: Vec<_> = names.take_while(|name| !name.is_empty()).map(String::from_utf8_lossy).collect();
@@ -348,7 +350,7 @@ mod tests {
         let mut bytes = [[0; NAME_BYTES]; LEVELS];
         for (bytes, name) in bytes.iter_mut().zip(names) {
             bytes[..name.len()].copy_from_slice(name.as_bytes());
-            // What a longer name has left behind.
+            // Left over from a longer name.
             bytes[name.len() + 1..].fill(b'x');
         }
         bytes
@@ -362,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn tables_fit_into_the_memory_they_may_have() {
+    fn tables_respect_memory_limits() {
         for (cpus, slots, most, hashes) in [
-            // All pairs of 256 workloads, two devices, reads and writes, twice.
+            // All pairs of 256 workloads with reads and writes of two devices, times two.
             (1, 4096, 4 << 20, 2048),
             (2, 16, 4 << 20, 2048),
             (16, 32, 8 << 20, 780),

@@ -1,13 +1,13 @@
-//! BTF built byte by byte, as the format's documentation specifies.
+//! Tests with BTF built byte by byte, as the format's documentation specifies it.
 
 use std::collections::BTreeMap;
 
 use biolat_testing::btf::Writer;
 
-use super::{Btf, MalformedBtf, of_typedefs};
+use super::{Btf, MalformedBtf, encode_typedefs};
 
 #[test]
-fn members_values_and_parameters() {
+fn finds_members_values_and_parameters() {
     let mut writer = Writer::new();
     let int = writer.int("int");
     let inner = writer.structure(4, "", &[("deep", int, 4)]);
@@ -41,15 +41,15 @@ fn members_values_and_parameters() {
 }
 
 #[test]
-fn typedefs_have_their_ids() {
+fn encoded_typedefs_keep_their_ids() {
     let typedefs = BTreeMap::from([(7, "a".to_owned()), (9, "b".to_owned()), (10, "c".to_owned())]);
-    let bytes = of_typedefs(&typedefs);
+    let bytes = encode_typedefs(&typedefs);
     let btf = Btf::parse(&bytes).unwrap();
     assert_eq!(["a", "b", "c", "d"].map(|name| btf.typedef_id(name)), [Some(7), Some(9), Some(10), None]);
 }
 
 #[test]
-fn garbage_is_refused() {
+fn rejects_garbage() {
     assert_eq!(Btf::parse(b"").err(), Some(MalformedBtf("no header")));
     assert_eq!(Btf::parse(&[0; 24]).err(), Some(MalformedBtf("wrong magic number, or another byte order")));
     let mut writer = Writer::new();
@@ -61,9 +61,9 @@ fn garbage_is_refused() {
 }
 
 #[test]
-fn a_struct_inside_itself_ends() {
+fn search_of_recursive_struct_terminates() {
     let mut writer = Writer::new();
-    // Twice: a search that is limited only in depth takes time exponential in it.
+    // It contains itself twice: a search limited only in depth would take exponential time.
     writer.structure(4, "loop", &[("", 1, 8), ("", 1, 16)]);
     let bytes = writer.finish();
     assert_eq!(Btf::parse(&bytes).unwrap().member_offset("loop", "x"), None);

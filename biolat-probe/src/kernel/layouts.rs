@@ -1,11 +1,11 @@
-//! The resolver on the BTF of real kernels. `layouts/VERSION.btf.txt` is the relevant part of a kernel's BTF, as
-//! `bpftool btf dump file FILE format raw` prints it, with the kernel's type ids.
+//! Tests the resolver on the BTF of real kernels. `layouts/VERSION.btf.txt` is the relevant part of a kernel's BTF as printed by
+//! `bpftool btf dump file FILE format raw`, with the kernel's type ids.
 //!
-//! To add a kernel: `layouts/distill FILE > layouts/VERSION.btf.txt`, where FILE is `/sys/kernel/btf/vmlinux`
-//! of a machine that runs it, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Its
-//! column below must come from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
-//! the header that `bpftool btf dump file FILE format c` prints. That header may print enums of one byte, as `rw_hint`
-//! in `struct bio` is, as if they had four: they need `__attribute__((packed))`.
+//! To add a kernel, run `layouts/distill FILE > layouts/VERSION.btf.txt`. FILE is `/sys/kernel/btf/vmlinux` on a machine that
+//! runs the kernel, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Fill in the kernel's column
+//! below with a reader of FILE other than the resolver: pahole, or a compiler's `offsetof` on the header printed by `bpftool btf
+//! dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`, as four-byte ones; these
+//! need `__attribute__((packed))`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -16,14 +16,14 @@ use biolat_testing::btf::Writer;
 
 use super::{Kernel, LinkMembers, UnsupportedKernel};
 
-/// Its BTF does not describe tracepoints.
-const REFUSED: &str = "5.4";
+/// A kernel whose BTF does not describe tracepoints.
+const UNSUPPORTED: &str = "5.4";
 
-/// All x86-64; 5.10, 6.1, 6.12 and 7.3 are Debian's.
+/// All are for x86-64; 5.10, 6.1, 6.12 and 7.3 are Debian kernels.
 const KERNELS: [&str; 13] =
     ["5.10", "5.11", "5.13", "5.16", "5.19", "6.1", "6.7", "6.8", "6.11", "6.12", "6.18", "7.1", "7.3"];
 
-// A column per kernel.
+// One column per kernel.
 #[rustfmt::skip]
 const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     //                        5.10   5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1    7.3
@@ -33,14 +33,14 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("bio",                 [   56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56]),
     ("start_time_ns",       [  184,   184,   176,   112,   104,   104,   104,   104,   104,   104,   104,   104,   104]),
     ("io_start_time_ns",    [  192,   192,   184,   120,   112,   112,   112,   112,   112,   112,   112,   112,   112]),
-    // On 5.16 there is request_queue.disk (at 120) beside request.rq_disk, which needs one read less.
+    // 5.16 has both request_queue.disk (at 120) and request.rq_disk, which takes one read fewer.
     ("queue_or_disk",       [  160,   160,   160,    88,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("queue_disk",          [    0,     0,     0,     0,   128,   160,   160,   104,   104,   104,   104,    96,    96]),
     ("disk_on_queue",       [    0,     0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("disk_id",             [  104,   104,   104,   296,   296,   656,   528,   528,   528,   752,   520,   512,   656]),
     ("disk_directory",      [  152,   144,   144,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("id_is_sequence",      [    0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
-    // Before 6.11 these two are not in BTF but macros in the kernel's headers.
+    // Before 6.11 these two are not in BTF, but macros in the kernel's headers.
     ("flush_sequence",      [ 1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<1,  1<<1,  1<<1,  1<<1,  1<<1]),
     ("io_stat",             [1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13,  1<<8,  1<<8,  1<<8,  1<<8,  1<<8]),
     ("op_flush",            [    2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
@@ -85,13 +85,13 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("has_workloads",       [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1,     1]),
-    // Renumbered twice, in stable kernels too: this 6.1 has the numbers of 6.18.
+    // Renumbered twice, also in stable kernels: this 6.1 has the numbers of 6.18.
     ("zone_append",         [   21,    13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7,     7]),
     ("zone_reset",          [   17,    15,    15,    15,    15,    17,    15,    13,    13,    17,    17,    17,    17]),
 ];
 
 #[test]
-fn every_kernel_resolves_to_what_other_readers_see() {
+fn agrees_with_other_readers_on_every_kernel() {
     for (column, version) in KERNELS.into_iter().enumerate() {
         let kernel =
             Kernel::from_btf(&btf(version)).unwrap_or_else(|error| panic!("Linux {version}: {error}"));
@@ -101,19 +101,19 @@ fn every_kernel_resolves_to_what_other_readers_see() {
 }
 
 #[test]
-fn a_kernel_without_tracepoints_in_its_btf_is_refused() {
-    assert_eq!(Kernel::from_btf(&btf(REFUSED)), Err(UnsupportedKernel::NoTracepoint));
+fn rejects_kernel_without_tracepoints_in_btf() {
+    assert_eq!(Kernel::from_btf(&btf(UNSUPPORTED)), Err(UnsupportedKernel::NoTracepoint));
 }
 
 #[test]
-fn every_excerpt_has_its_column() {
+fn every_excerpt_has_a_column() {
     let files = fs::read_dir(directory()).unwrap().map(|file| file.unwrap().file_name());
     let excerpts = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".btf.txt")?.to_owned()));
-    let tested = KERNELS.into_iter().chain([REFUSED]).map(str::to_owned);
+    let tested = KERNELS.into_iter().chain([UNSUPPORTED]).map(str::to_owned);
     assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
 }
 
-/// A kernel in the order of the table. A new field of `KernelLayout` does not compile until it is here.
+/// Lists a kernel in the order of the table. A new field of `KernelLayout` does not compile until it is added here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
@@ -153,8 +153,8 @@ fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/kernel/layouts"].iter().collect()
 }
 
-/// The BTF that a kernel's excerpt describes. Ids in BTF have no gaps, so that a type's id becomes its position in the
-/// excerpt; references to types outside the excerpt become void.
+/// Encodes the BTF that a kernel's excerpt describes. Ids in BTF have no gaps, so a type's id becomes its position in the
+/// excerpt. References to types outside the excerpt become void.
 fn btf(version: &str) -> Vec<u8> {
     let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
     let mut records: Vec<ExcerptEntry<'_>> = Vec::new();
@@ -173,7 +173,7 @@ fn btf(version: &str) -> Vec<u8> {
     writer.finish()
 }
 
-/// `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
+/// A record such as `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
 struct ExcerptEntry<'a> {
     head: Line<'a>,
     entries: Vec<Line<'a>>,
@@ -188,7 +188,7 @@ impl ExcerptEntry<'_> {
         let Self { head, entries } = self;
         let referred = |line: &Line<'_>| dense(line.number("type_id"));
         let members = || {
-            // The resolver reads no bit-fields.
+            // The resolver does not read bit-fields.
             let whole = entries.iter().filter(|entry| !entry.attributes.contains("bitfield_size"));
             let members = whole.map(|entry| (entry.name, referred(entry), entry.number("bits_offset") / 8));
             members.collect::<Vec<_>>()
@@ -204,12 +204,12 @@ impl ExcerptEntry<'_> {
                 writer.enumeration(head.name, &values.collect::<Vec<_>>())
             }
             "FUNC_PROTO" => writer.prototype(&entries.iter().map(referred).collect::<Vec<_>>()),
-            kind => panic!("no way yet to write a {kind}"),
+            kind => panic!("cannot write a {kind}"),
         }
     }
 }
 
-/// `SUBJECT 'name' attribute=number attribute=number`. A member, enumerator or parameter has no subject.
+/// A line such as `SUBJECT 'name' attribute=number attribute=number`. Members, enumerators and parameters have no subject.
 struct Line<'a> {
     subject: &'a str,
     name: &'a str,
