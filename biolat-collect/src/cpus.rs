@@ -1,8 +1,8 @@
-//! The CPUs that are online, and the NUMA node of each.
+//! Online CPUs and their NUMA nodes.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// The NUMA node of each CPU; empty if the kernel does not know.
+/// NUMA node of each CPU; empty if the kernel has no NUMA information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuNodes(pub BTreeMap<usize, u32>);
 
@@ -24,7 +24,7 @@ impl CpuNodes {
         self.0.get(&cpu).copied()
     }
 
-    /// Whether no node is known.
+    /// Whether no nodes are known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -36,13 +36,13 @@ impl CpuNodes {
     }
 }
 
-/// The number of CPUs that are online; none if that cannot be read.
+/// Returns the number of online CPUs, or `None` if it cannot be read.
 pub fn online_cpus(sysfs: &Path) -> Option<usize> {
     let list = fs::read_to_string(sysfs.join("devices/system/cpu/online")).ok()?;
     Some(cpu_list(&list).len()).filter(|&cpus| cpus > 0)
 }
 
-/// The CPUs of a list such as `0-3,8`.
+/// Parses a list of CPUs such as `0-3,8`.
 fn cpu_list(text: &str) -> Vec<usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -60,21 +60,21 @@ mod tests {
     use super::{CpuNodes, cpu_list, online_cpus};
 
     #[test]
-    fn lists_of_cpus() {
+    fn parses_cpu_lists() {
         assert_eq!(cpu_list("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
         assert!(cpu_list("\n").is_empty());
         assert_eq!(cpu_list("x,3-,4"), [4]);
     }
 
     #[test]
-    fn online_cpus_of_this_machine() {
+    fn counts_online_cpus() {
         let available = thread::available_parallelism().unwrap().get();
         assert!(online_cpus(Path::new("/sys")).unwrap() >= available);
         assert_eq!(online_cpus(Path::new("/nothing")), None);
     }
 
     #[test]
-    fn nodes_in_sysfs() {
+    fn reads_nodes_from_sysfs() {
         let tree = Tree::new("nodes", &[]);
         tree.write("devices/system/node/node0/cpulist", b"0,2\n");
         let one = CpuNodes::read(&tree.0);

@@ -1,5 +1,4 @@
-//! Measures: finds the devices, reads the probe's counters and makes snapshots of them. Knows no HTTP, no Prometheus, no
-//! terminal.
+//! Finds the devices, reads the probe's counters and turns them into snapshots. Independent of HTTP, Prometheus and terminals.
 
 #![deny(unsafe_code)]
 

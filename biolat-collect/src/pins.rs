@@ -1,5 +1,5 @@
-//! A folder of a BPF file system in which a probe and its state are kept, where there is no systemd to keep them: each probe has a
-//! folder of its own, with a file for each map, program and link.
+//! A directory in a BPF file system that keeps a probe and its state if systemd cannot. Each probe has a subdirectory, with a
+//! file for each map, program and link.
 
 use std::{
     fs::{self, File},
@@ -21,10 +21,10 @@ use rustix::{
 /// `BPF_FS_MAGIC`.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
-/// How long to wait for another process to leave the folder: `check` uses it for a moment.
+/// Time to wait for another process to release the directory: `check` uses it for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The folder, which no other daemon uses as long as this one has it open.
+/// The pin directory, locked against other daemons while this one has it open.
 #[derive(Debug)]
 pub struct Pins {
     folder: PathBuf,
@@ -32,7 +32,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// For the daemon, which makes the folder where it is missing on a BPF file system.
+    /// Opens the directory for the daemon. If it is missing, creates it on a BPF file system.
     pub fn open_or_create(folder: &Path) -> Result<Self> {
         if is_missing(folder)? {
             fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -47,14 +47,14 @@ impl Pins {
                 Some(pins) => return Ok(pins),
                 None if began.elapsed() < PATIENCE => thread::sleep(PATIENCE / 20),
                 None => bail!(
-                    "another biolat keeps its probe in {}: end it, or choose another folder",
+                    "another biolat keeps its probe in {}: stop it, or choose another folder",
                     folder.display()
                 ),
             }
         }
     }
 
-    /// None if another daemon uses it.
+    /// Returns `None` if another daemon uses the directory.
     pub fn open_unless_used(folder: &Path) -> Result<Option<Self>> {
         let shown = folder.display();
         let lock = File::open(folder).map_err(|error| cannot_open(folder, error))?;
@@ -74,17 +74,18 @@ impl Pins {
         &self.folder
     }
 
-    /// The names of what is kept: of each probe. What has nothing but folders of others is not a probe.
+    /// Returns the names of the kept probes. A directory that contains only subdirectories, which biolat never creates, is not a
+    /// probe.
     pub fn probes(&self) -> Result<Vec<String>> {
-        let is_of_others = |name: &String| {
+        let is_foreign = |name: &String| {
             let inside = entries(&self.folder.join(name)).unwrap_or_default();
             !inside.is_empty() && inside.iter().all(|entry| entry.is_folder)
         };
         let names = entries(&self.folder)?.into_iter().map(|entry| entry.name);
-        Ok(names.filter(|name| name.starts_with(KEPT_PREFIX) && !is_of_others(name)).collect())
+        Ok(names.filter(|name| name.starts_with(KEPT_PREFIX) && !is_foreign(name)).collect())
     }
 
-    /// What is kept of a probe, with the name of each file. biolat makes no folder there.
+    /// Opens everything that is kept of a probe, with file names. Skips directories, which biolat never creates there.
     pub fn open_all(&self, probe: &str) -> Result<Vec<(String, OwnedFd)>> {
         let folder = self.folder.join(probe);
         let mut found = Vec::new();
@@ -97,7 +98,7 @@ impl Pins {
         Ok(found)
     }
 
-    /// Keeps more of a probe, in files that begin with a name and a number, from this one on.
+    /// Pins more descriptors of a probe as `<name>-<number>`, with numbers from `first`.
     pub fn add(&self, probe: &str, name: &str, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
         let folder = self.folder.join(probe);
         if !folder.is_dir() {
@@ -111,7 +112,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes the files of a probe that begin with a name.
+    /// Removes the files of a probe that have this name, with any number.
     pub fn remove_kind(&self, probe: &str, name: &str) -> Result<()> {
         let folder = self.folder.join(probe);
         let is_of_kind = |entry: &Entry| !entry.is_folder && entry.name.split('-').next() == Some(name);
@@ -122,7 +123,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes all that is kept of a probe. The links first: then the probe does not count any more.
+    /// Removes everything that is kept of a probe, links first: without them the probe stops counting.
     pub fn remove(&self, probe: &str) -> Result<()> {
         let folder = self.folder.join(probe);
         if !folder.is_dir() {
@@ -130,18 +131,18 @@ impl Pins {
         }
         let mut entries = entries(&folder)?;
         entries.sort_by_key(|entry| !entry.name.starts_with("links"));
-        let mut has_others = false;
+        let mut has_foreign = false;
         for Entry { name, is_folder } in entries {
             let path = folder.join(name);
             if is_folder {
-                has_others |= fs::remove_dir(&path).is_err();
+                has_foreign |= fs::remove_dir(&path).is_err();
             } else {
                 fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
-        if has_others {
+        if has_foreign {
             log::warn!(
-                "{} has folders of others that are not empty: keeping it, without the probe",
+                "{} contains other folders that are not empty: removed the probe, kept the folder",
                 folder.display()
             );
             return Ok(());
@@ -150,7 +151,7 @@ impl Pins {
     }
 }
 
-/// Removes what was kept in a folder, by a daemon that does not run any more.
+/// Removes everything that a daemon has kept in a directory. The daemon has to be stopped.
 pub fn unpin(folder: &Path) -> Result<()> {
     let pins = Pins::open(folder)?;
     let probes = pins.probes()?;
@@ -164,7 +165,7 @@ pub fn unpin(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a folder does not exist and can be made: its parent is on a BPF file system.
+/// Whether a directory does not exist and can be created, because its parent is on a BPF file system.
 pub fn is_missing(folder: &Path) -> Result<bool> {
     if folder.exists() {
         return Ok(false);
@@ -178,7 +179,7 @@ pub fn is_missing(folder: &Path) -> Result<bool> {
 
 fn is_on_bpf_file_system(opened: &File, folder: &Path) -> Result<bool> {
     let kind = fstatfs(opened)
-        .with_context(|| format!("cannot read what file system {} is on", folder.display()))?;
+        .with_context(|| format!("cannot determine the file system of {}", folder.display()))?;
     Ok(kind.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
 }
 
@@ -194,7 +195,7 @@ fn cannot_open(folder: &Path, error: io::Error) -> Error {
     anyhow!("cannot open {shown} to keep the probe in: {error}{fix}")
 }
 
-/// What is in a folder.
+/// An entry of a directory.
 struct Entry {
     name: String,
     is_folder: bool,

@@ -1,11 +1,11 @@
-//! How many scrapes there were: all that the server tells the collector, which keeps the series of what has ended for one more.
+//! Counts scrapes for the collector, which keeps showing ended series until one more scrape. The server tells it nothing else.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// The number of scrapes. Clones share it.
+/// Number of scrapes, shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub struct Scrapes(Arc<AtomicU64>);
 
@@ -15,7 +15,7 @@ impl Scrapes {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Scrapes so far.
+    /// Returns the number of scrapes so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

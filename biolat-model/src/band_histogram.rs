@@ -1,4 +1,4 @@
-//! Latencies of the requests of one band of sizes, with two buckets an octave: schema 1.
+//! Latency histograms of a size band, with two buckets per octave (schema 1).
 
 use biolat_common::{
     bucket::SCHEMA,
@@ -8,47 +8,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Bounds, Histogram, upper_bound};
 
-/// Buckets of [`SCHEMA`] that one bucket consists of.
+/// Number of [`SCHEMA`] buckets in one bucket.
 const WIDTH: i32 = 1 << (SCHEMA - BAND_SCHEMA);
 
 /// Counts by latency, and the sum of the latencies.
 ///
-/// As JSON it is a histogram of `docs/api.md` with the indices of schema 1: bucket `i` holds latencies above 2^((i-1)/2)
-/// and at most 2^(i/2) seconds.
+/// Its JSON is a histogram as in `docs/api.md`, with the indices of schema 1: bucket `i` holds latencies above 2^((i-1)/2)
+/// seconds, up to and including 2^(i/2) seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Histogram", into = "Histogram")]
 pub struct BandHistogram(
-    /// Each bucket is counted in the last of the four that it consists of.
+    /// Each bucket is stored in the last of its four [`SCHEMA`] buckets.
     Histogram,
 );
 
 impl BandHistogram {
-    /// From the counts of the probe's cells.
+    /// Builds a histogram from the counts in the probe's cells.
     #[must_use]
     pub fn from_cells(cells: &[u64; BAND_CELLS], sum_ns: u128) -> Self {
         let last_of_four = cells.iter().flat_map(|&count| [0, 0, 0, count]);
         Self(Histogram::from_cells(last_of_four, sum_ns))
     }
 
-    /// The number of latencies.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.count()
     }
 
-    /// Whether it has neither latencies nor a sum of latencies.
+    /// Whether it contains no latencies, and their sum is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count() == 0 && self.0.sum_ns == 0
     }
 
-    /// The mean in seconds. None without any latency.
+    /// Returns the mean in seconds, or `None` if it is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.0.mean()
     }
 
-    /// The bucket of the latency that this share of all does not exceed. None without any latency.
+    /// Returns the bucket of the latency that this share of all latencies does not exceed, or `None` if it is empty.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<Bounds> {
         let bounds = self.0.percentile(share)?;
@@ -59,30 +59,30 @@ impl BandHistogram {
         })
     }
 
-    /// The range and the count of each bucket that is not empty, in ascending order.
+    /// Returns the range and count of each non-empty bucket, in ascending order.
     pub fn ranges(&self) -> impl Iterator<Item = (Bounds, u64)> {
         self.0.ranges_by(bounds_of)
     }
 
-    /// The latencies that came since `before`.
+    /// Returns the latencies recorded since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self(self.0.since(&before.0))
     }
 
-    /// Adds another one's latencies.
+    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0);
     }
 
-    /// The same latencies as a histogram that is exact at schema 1 and coarser ones only.
+    /// Returns the same latencies as a histogram that is exact only at schema 1 and coarser ones.
     #[must_use]
     pub const fn at_most_schema_1(&self) -> &Histogram {
         &self.0
     }
 }
 
-/// The range of the bucket whose last part has this index of [`SCHEMA`].
+/// Returns the range of the bucket whose last [`SCHEMA`] bucket has this index.
 fn bounds_of(last: i32) -> Bounds {
     Bounds { lower: upper_bound(last.saturating_sub(WIDTH)), upper: upper_bound(last) }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn two_buckets_an_octave() {
+    fn has_two_buckets_per_octave() {
         let second = 1_000_000_000;
         let histogram =
             histogram(&[0, 953, second, second + 1, 1_414_213_562, 1_414_213_563, 1 << 39, (1 << 40) - 1]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_as_coarse_as_the_buckets() {
+    fn percentiles_use_schema_1_bounds() {
         let histogram = histogram(&[0, 1_000_000_000, 1_414_213_562, (1 << 40) - 1]);
         let at = |share| histogram.percentile(share).unwrap();
         assert_eq!((at(0.0), at(1.0)), (Bounds::ZERO, Bounds::OVERFLOW));

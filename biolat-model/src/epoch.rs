@@ -1,8 +1,8 @@
-//! Times as numbers, in what is kept for the next daemon.
+//! Times as nanoseconds since the epoch, as stored for the next daemon.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Since the epoch; 0 before it.
+/// Returns the time since the epoch, or 0 for a time before it.
 pub fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

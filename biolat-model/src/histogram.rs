@@ -1,4 +1,4 @@
-//! Latencies in the buckets of Prometheus' schema 3: the one histogram of the collector, the formats, the API and reports.
+//! Latency histograms in Prometheus' schema 3, shared by the collector, all formats, the API and the reports.
 
 use std::ops::RangeBounds;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::saturating::{add, sum};
 
-/// The maximum error of [`Bounds::middle`], in percent: 2^(1/16) is 4.4 % above 1.
+/// Maximum error of [`Bounds::middle`] in percent: 2^(1/16) is 4.4 % above 1.
 pub const ERROR_PERCENT: f64 = 4.4;
 
 /// Counts by latency, and the sum of the latencies.
 ///
-/// As JSON it is the histogram of `docs/api.md`, which has the count as a field and the sum in seconds.
+/// Its JSON is the histogram of `docs/api.md`, which also contains the count, and the sum in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Parsed")]
 pub struct Histogram {
-    /// At or below 2^-20 s.
+    /// Latencies up to 2^-20 s.
     pub zero: u64,
-    /// Native index and count of every bucket that is not empty, in ascending order. Bucket `i` holds latencies above
-    /// 2^((i-1)/8) and at most 2^(i/8) seconds.
+    /// Native index and count of every non-empty bucket, in ascending order. Bucket `i` holds latencies above 2^((i-1)/8)
+    /// seconds, up to and including 2^(i/8) seconds.
     pub buckets: Vec<(i32, u64)>,
-    /// Above 2^10 s.
+    /// Latencies above 2^10 s.
     pub overflow: u64,
-    /// The sum in nanoseconds.
+    /// Sum of the latencies in nanoseconds.
     pub sum_ns: u128,
 }
 
 impl Histogram {
-    /// Without any latency.
+    /// Returns an empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self { zero: 0, buckets: Vec::new(), overflow: 0, sum_ns: 0 }
     }
 
-    /// From the counts of the probe's cells.
+    /// Builds a histogram from the counts in the probe's cells.
     pub fn from_cells(cells: impl IntoIterator<Item = u64>, sum_ns: u128) -> Self {
         let mut histogram = Self { sum_ns, ..Self::new() };
         for (cell, count) in cells.into_iter().enumerate().filter(|&(_, count)| count > 0) {
@@ -47,39 +47,39 @@ impl Histogram {
         histogram
     }
 
-    /// The number of latencies.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         sum([&self.zero, &self.overflow, &self.count_in(..)])
     }
 
-    /// The number of latencies in the buckets of these indices.
+    /// Returns the number of latencies in buckets with these indices.
     #[must_use]
     pub fn count_in(&self, indices: impl RangeBounds<i32>) -> u64 {
         sum(self.buckets.iter().filter(|(index, _)| indices.contains(index)).map(|(_, count)| count))
     }
 
-    /// The number of latencies above 2^exponent seconds, which must be in the range of the buckets.
+    /// Returns the number of latencies above 2^exponent seconds, which has to be within the range of the buckets.
     #[must_use]
     pub fn count_above(&self, exponent: i32) -> u64 {
         self.count_in((exponent << SCHEMA) + 1..).saturating_add(self.overflow)
     }
 
-    /// The sum of the latencies.
+    /// Returns the sum of the latencies.
     #[must_use]
     pub fn sum_seconds(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The mean in seconds. None without any latency.
+    /// Returns the mean in seconds, or `None` if it is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum_seconds() / count as f64)
     }
 
-    /// The bucket of the latency that this share of all does not exceed: 0.99 is the 99th percentile, 1 the maximum. None
-    /// without any latency.
+    /// Returns the bucket of the latency that this share of all latencies does not exceed: 0.99 for the 99th percentile, 1 for
+    /// the maximum. `None` if it is empty.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<Bounds> {
         let count = self.count();
@@ -98,25 +98,26 @@ impl Histogram {
         Some(bucket.map_or(Bounds::OVERFLOW, |&(index, _)| Bounds::of_bucket(index)))
     }
 
-    /// The bucket of the longest latency.
+    /// Returns the bucket of the longest latency.
     #[must_use]
     pub fn max(&self) -> Option<Bounds> {
         self.percentile(1.0)
     }
 
-    /// The range and the count of each bucket that is not empty, in ascending order.
+    /// Returns the range and count of each non-empty bucket, in ascending order.
     pub fn ranges(&self) -> impl Iterator<Item = (Bounds, u64)> {
         self.ranges_by(Bounds::of_bucket)
     }
 
-    /// The same with another range for each index.
+    /// Like [`ranges`](Self::ranges), with a custom range for each index.
     pub fn ranges_by(&self, bounds: impl Fn(i32) -> Bounds) -> impl Iterator<Item = (Bounds, u64)> {
         let between = self.buckets.iter().map(move |&(index, count)| (bounds(index), count));
         let all = std::iter::once((Bounds::ZERO, self.zero)).chain(between);
         all.chain([(Bounds::OVERFLOW, self.overflow)]).filter(|&(_, count)| count > 0)
     }
 
-    /// Index and count of every bucket at a coarser schema. Exact, as coarser buckets are unions of finer ones.
+    /// Returns index and count of each bucket at a coarser schema. This is exact, because coarser buckets are unions of finer
+    /// ones.
     #[must_use]
     pub fn at_schema(&self, schema: u32) -> Vec<(i32, u64)> {
         let mut merged: Vec<(i32, u64)> = Vec::with_capacity(self.buckets.len() + 1);
@@ -130,13 +131,13 @@ impl Histogram {
         merged
     }
 
-    /// Counts by power of two: `k` is above 2^(k-1) and at most 2^k seconds.
+    /// Returns counts by power of two: `k` is above 2^(k-1) seconds, up to and including 2^k seconds.
     #[must_use]
     pub fn octaves(&self) -> Vec<(i32, u64)> {
         self.at_schema(0)
     }
 
-    /// Adds another one's latencies.
+    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         add(&mut self.zero, other.zero);
         add(&mut self.overflow, other.overflow);
@@ -149,7 +150,7 @@ impl Histogram {
         }
     }
 
-    /// The latencies that came since `before`. A count that is lower than before counts as none.
+    /// Returns the latencies recorded since `before`. A count that went down yields 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut earlier = before.buckets.iter().copied().peekable();
@@ -181,7 +182,7 @@ impl Serialize for Histogram {
     }
 }
 
-/// A histogram as another program wrote it. Its `count` follows from the rest.
+/// A histogram as written by another program. Its `count` is ignored, because it follows from the other fields.
 #[derive(Deserialize)]
 struct Parsed {
     #[serde(rename = "count")]
@@ -205,12 +206,12 @@ impl From<Parsed> for Histogram {
             }
             is_same
         });
-        // A cast saturates, and makes 0 of a negative number.
+        // The cast saturates, and turns a negative number into 0.
         Self { zero, buckets, overflow, sum_ns: (seconds * 1e9).round() as u128 }
     }
 }
 
-/// The range of a latency: above `lower`, and at most `upper`.
+/// Range of a latency: above `lower`, up to and including `upper`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// In seconds.
@@ -220,32 +221,33 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of the zero bucket.
+    /// Range of the zero bucket.
     pub const ZERO: Self = Self { lower: 0.0, upper: pow2(ZERO_EXPONENT) };
-    /// Of the overflow.
+    /// Range of the overflow bucket.
     pub const OVERFLOW: Self = Self { lower: pow2(TOP_EXPONENT), upper: f64::INFINITY };
 
-    /// Of a bucket.
+    /// Returns the range of a bucket.
     #[must_use]
     pub fn of_bucket(index: i32) -> Self {
         Self { lower: upper_bound(index - 1), upper: upper_bound(index) }
     }
 
-    /// The geometric middle, which is off by [`ERROR_PERCENT`] at most. None for the zero bucket and the overflow.
+    /// Returns the geometric mean of the bounds, which is off by at most [`ERROR_PERCENT`]. `None` for the zero and overflow
+    /// buckets.
     #[must_use]
     pub fn middle(self) -> Option<f64> {
         (self.lower > 0.0 && self.upper.is_finite()).then(|| (self.lower * self.upper).sqrt())
     }
 }
 
-/// The index of the bucket at a coarser schema that contains this one. An upper bound is inclusive, so that indices round up.
+/// Returns the index of the bucket that contains this one at a coarser schema. Upper bounds are inclusive, so indices round up.
 #[must_use]
 pub fn index_at_schema(index: i32, schema: u32) -> i32 {
     let shift = SCHEMA - schema;
     (index + (1 << shift) - 1) >> shift
 }
 
-/// The upper bound of a bucket in seconds.
+/// Returns the upper bound of a bucket in seconds.
 #[must_use]
 pub fn upper_bound(index: i32) -> f64 {
     (f64::from(index) / f64::from(1 << SCHEMA)).exp2()
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_become_buckets() {
+    fn converts_cells_to_buckets() {
         let mut cells = [0_u64; CELLS];
         for ns in [0, 953, 954, 1_000_000_000, 1_000_000_001, 1 << 39, 1_024_000_000_001] {
             cells[cell(ns)] += 1;
@@ -278,9 +280,9 @@ mod tests {
         assert_eq!(histogram.buckets, [(-159, 1), (0, 1), (1, 1), (73, 1)]);
     }
 
-    /// Of 100 latencies: 10 in the zero bucket, 80 of at most a second, 9 of at most two, 1 in the overflow.
+    /// 100 latencies: 10 in the zero bucket, 80 up to a second, 9 up to two seconds, 1 in the overflow bucket.
     #[test]
-    fn percentiles() {
+    fn returns_percentiles() {
         let histogram = histogram(10, &[(0, 80), (8, 9)], 1);
         let at = |share| histogram.percentile(share).unwrap();
         assert_eq!(histogram.count(), 100);
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_is_as_good_as_its_error_says() {
+    fn middle_is_within_error_percent() {
         let bounds = Bounds::of_bucket(-80);
         let middle = bounds.middle().unwrap();
         for edge in [bounds.lower, bounds.upper] {
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn coarser_schemas() {
+    fn merges_buckets_at_coarser_schemas() {
         let histogram = histogram(1, &[(-8, 1), (-7, 2), (0, 4), (1, 8), (8, 16), (9, 32)], 1);
         assert_eq!(histogram.octaves(), [(-1, 1), (0, 6), (1, 24), (2, 32)]);
         assert_eq!(histogram.at_schema(3), histogram.buckets);
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_and_sums() {
+    fn since_and_add_are_inverse() {
         let before = Histogram { sum_ns: 1_500, ..histogram(1, &[(3, 2), (5, 5)], 0) };
         let after = Histogram { sum_ns: 4_000, ..histogram(1, &[(3, 2), (4, 1), (5, 8)], 2) };
         let came = after.since(&before);
@@ -327,12 +329,12 @@ mod tests {
         let mut sum = before;
         sum.add(&came);
         assert_eq!(sum, after);
-        // Counters that went back, which none should.
+        // Counters that went backwards, which should never happen.
         assert_eq!(Histogram::new().since(&sum), Histogram::new());
     }
 
     #[test]
-    fn json_is_that_of_the_api() {
+    fn json_matches_the_api() {
         let histogram = Histogram { sum_ns: 2_500_000_001, ..histogram(1, &[(-80, 2), (3, 4)], 5) };
         let json = r#"{"count":12,"seconds":2.500000001,"zero":1,"overflow":5,"buckets":[[-80,2],[3,4]]}"#;
         assert_eq!(serde_json::to_string(&histogram).unwrap(), json);
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_disorder() {
+    fn normalizes_unordered_json() {
         let json = r#"{"count":9,"seconds":-1,"zero":0,"overflow":0,"buckets":[[3,4],[-80,2],[3,1],[7,0]]}"#;
         assert_eq!(
             serde_json::from_str::<Histogram>(json).unwrap(),
@@ -400,10 +402,10 @@ mod tests {
         }
 
         #[test]
-        fn json_is_read_back(histogram in any_histogram()) {
+        fn json_round_trips(histogram in any_histogram()) {
             let json = serde_json::to_string(&histogram).unwrap();
             let read: Histogram = serde_json::from_str(&json).unwrap();
-            // A sum above 2^53 ns, 104 days, is rounded.
+            // A sum above 2^53 ns (104 days) is rounded.
             prop_assert!(read.sum_ns.abs_diff(histogram.sum_ns) <= histogram.sum_ns >> 51);
             prop_assert_eq!(Histogram { sum_ns: 0, ..read }, Histogram { sum_ns: 0, ..histogram });
         }

@@ -1,4 +1,4 @@
-//! The limits of lengths of time on the command line.
+//! Limits for durations on the command line.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use biolat_common::bucket::COMMON_LIMIT_NS;
 
 use crate::text::duration;
 
-/// The shortest interval between two collections.
+/// Shortest interval between two collections.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The latency from which an I/O is slow, by default.
+/// Default minimum latency of a slow I/O.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest of them. Shorter I/Os are the probe's common case, which records none.
+/// Limits of that latency. Shorter I/Os are the probe's common case, which never records an I/O.
 const SHORTEST_SLOW: Duration = Duration::from_millis(COMMON_LIMIT_NS / 1_000_000);
 const LONGEST_SLOW: Duration = Duration::from_secs(1000);
 
-/// Whether a number may stand without a unit.
+/// Whether a number needs a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Required,
-    /// Seconds by default.
+    /// A bare number is in seconds.
     Optional,
 }
 
-/// Parses a number and a unit, at most `longest`.
+/// Parses a number with a unit, up to `longest`.
 pub fn parse(text: &str, unit: Unit, longest: Duration) -> Result<Duration, String> {
     let parsed = if unit == Unit::Optional { duration::parse(text) } else { with_unit(text) };
     let interval = parsed.filter(|interval| (SHORTEST_INTERVAL..=longest).contains(interval));
@@ -42,7 +42,7 @@ fn with_unit(text: &str) -> Option<Duration> {
     duration::parse(text).filter(|_| !text.ends_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Parses the latency from which an I/O is slow. It is rounded up to whole milliseconds above the probe's common case.
+/// Parses the minimum latency of a slow I/O. Rounds it up to whole milliseconds, above the probe's common case.
 pub fn parse_slow(text: &str) -> Result<Duration, String> {
     const ERROR: &str = "give a time from 33ms to 1000s, as in 100ms, 1s or 1m";
     let slow = with_unit(text).filter(|slow| (SHORTEST_SLOW..=LONGEST_SLOW).contains(slow)).ok_or(ERROR)?;
@@ -57,7 +57,7 @@ mod tests {
     use super::{SLOW, Unit, parse, parse_slow};
 
     #[test]
-    fn limits() {
+    fn enforces_limits() {
         let day = Duration::from_secs(86_400);
         assert_eq!(parse("0.5", Unit::Optional, day), Ok(Duration::from_millis(500)));
         assert_eq!(parse("1d", Unit::Required, day), Ok(day));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_rounded_up() {
+    fn rounds_slow_up() {
         for (text, milliseconds) in [
             ("33ms", 34),
             ("33.9ms", 34),

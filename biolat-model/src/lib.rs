@@ -1,4 +1,4 @@
-//! The figures: what a collection finds, as plain data. Knows neither the kernel nor Prometheus, HTTP or a terminal.
+//! The results of a collection as plain data, independent of the kernel, Prometheus, HTTP and terminals.
 
 #![forbid(unsafe_code)]
 

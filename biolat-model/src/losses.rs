@@ -1,5 +1,5 @@
-//! Why a completion is in no histogram: one table with every reason, what it means and what to do about it. Help,
-//! documentation, the report and the page take their texts from here.
+//! Reasons why a completion is in no histogram: a table with what each one means and what to do about it. Help, documentation,
+//! the report and the page all use its texts.
 
 use biolat_common::lost::Reason;
 
@@ -8,25 +8,25 @@ use biolat_common::lost::Reason;
 pub struct LossReason {
     pub name: &'static str,
     pub counted_by: CountedBy,
-    /// What such a completion was, as a clause: fits after "lost:" and into a table.
+    /// What such a completion was. A clause that fits after "lost:" and into a table.
     pub meaning: &'static str,
     /// What to do about it, as a sentence.
     pub action: &'static str,
-    /// Expected in normal operation: no cause for concern.
+    /// Whether it is expected in normal operation, and no cause for concern.
     pub expected: bool,
 }
 
-/// Who counts the completions that are lost for a reason.
+/// The part that counts the completions lost for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedBy {
     Probe(Reason),
-    /// The kernel, as recursion misses of the program.
+    /// The kernel, as the program's recursion misses.
     Kernel,
     Collector,
 }
 
 impl CountedBy {
-    /// Whether such completions are in diskstats, so that the audit must not report them as missed.
+    /// Whether such completions are in the disk statistics, so the audit must not report them as missed.
     pub const fn is_accounted(self) -> bool {
         match self {
             Self::Probe(reason) => reason.is_accounted(),
@@ -36,20 +36,20 @@ impl CountedBy {
     }
 }
 
-/// Every reason, in the order of exposition.
+/// All reasons, in the order of exposition.
 pub static LOSS_REASONS: &[LossReason] = &[
     LossReason {
         name: "iostats_off",
         counted_by: CountedBy::Probe(Reason::IostatsOff),
-        meaning: "I/O statistics of the device are disabled (queue/iostats is 0): the kernel neither takes timestamps of \
-                  its requests nor accounts for them",
+        meaning: "I/O statistics of the device are disabled (queue/iostats is 0): the kernel neither timestamps \
+                  nor accounts its requests",
         action: "Write 1 to queue/iostats of the device.",
         expected: false,
     },
     LossReason {
         name: "passthrough",
         counted_by: CountedBy::Probe(Reason::Passthrough),
-        meaning: "a passthrough command of a program or driver (nvme, SMART, SG_IO), of which the kernel takes no \
+        meaning: "a passthrough command from a program or driver (nvme, SMART, SG_IO), for which the kernel takes no \
                   timestamps",
         action: "None: expected.",
         expected: true,
@@ -57,7 +57,7 @@ pub static LOSS_REASONS: &[LossReason] = &[
     LossReason {
         name: "no_disk",
         counted_by: CountedBy::Probe(Reason::NoDisk),
-        meaning: "a command of a controller or bus, not of a disk",
+        meaning: "a command to a controller or bus, not to a disk",
         action: "None: expected.",
         expected: true,
     },
@@ -65,7 +65,7 @@ pub static LOSS_REASONS: &[LossReason] = &[
         name: "no_room",
         counted_by: CountedBy::Probe(Reason::NoRoom),
         meaning: "more series at that moment than the probe's maps had room for",
-        action: "None if it happens once, when many devices appear at a time: biolat adds room with the next collection. \
+        action: "None if it happens once, when many devices appear at once: biolat adds room with the next collection. \
                  Report a bug if it keeps growing; the log names the series.",
         expected: false,
     },
@@ -82,9 +82,10 @@ pub static LOSS_REASONS: &[LossReason] = &[
         counted_by: CountedBy::Kernel,
         meaning: "the kernel ran neither the probe nor its understudy, because both were already running on that CPU \
                   (Linux 6.1 and later)",
-        action: "None for a few: the kernel refuses the probe some completions before biolat attaches the understudy, a second \
-                 program that counts them from then on. If the number keeps growing, look in the log for the reason why the \
-                 understudy was not attached; on Linux 7.0 and later also for real-time tasks that keep a CPU busy.",
+        action: "None for a few: the kernel refuses to run the probe for some completions before biolat attaches the \
+                 understudy, a second program that counts them from then on. If the number keeps growing, check the log for \
+                 why the understudy was not attached; on Linux 7.0 and later, also look for real-time tasks that keep a \
+                 CPU busy.",
         expected: false,
     },
     LossReason {
@@ -96,12 +97,12 @@ pub static LOSS_REASONS: &[LossReason] = &[
     },
 ];
 
-/// The reason of this name; none if a newer daemon has others.
+/// Returns the reason with this name, or `None` if only a newer daemon knows it.
 pub fn find(name: &str) -> Option<&'static LossReason> {
     LOSS_REASONS.iter().find(|reason| reason.name == name)
 }
 
-/// What completions of this reason were.
+/// Describes completions that were lost for this reason.
 pub fn meaning(name: &str) -> &'static str {
     find(name).map_or("a reason that this version of biolat does not know", |reason| reason.meaning)
 }
@@ -110,7 +111,7 @@ pub fn is_expected(name: &str) -> bool {
     find(name).is_some_and(|reason| reason.expected)
 }
 
-/// The table as JSON, for the page: meaning and whether it is expected, by name.
+/// Returns the table as JSON for the page: by name, the meaning and whether it is expected.
 pub fn to_json() -> String {
     let reasons = LOSS_REASONS.iter().map(|reason| {
         let value = serde_json::json!({ "meaning": reason.meaning, "expected": reason.expected });
@@ -129,7 +130,7 @@ mod tests {
     use super::{CountedBy, LOSS_REASONS, LossReason, find};
 
     #[test]
-    fn every_reason_of_the_probe_is_explained() {
+    fn documents_every_probe_reason() {
         for reason in Reason::ALL {
             let entry = find(reason.name()).unwrap_or_else(|| panic!("{reason:?} is not explained"));
             assert_eq!(entry.counted_by, CountedBy::Probe(reason));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_documented() {
+    fn docs_match_the_table() {
         let row =
             |reason: &LossReason| format!("| `{}` | {} | {} |\n", reason.name, reason.meaning, reason.action);
         let rows: String = LOSS_REASONS.iter().map(row).collect();
@@ -149,9 +150,9 @@ mod tests {
         generated_docs::check("docs/metrics.md", "loss reasons", &table);
     }
 
-    /// Those that have an alert.
+    /// Checks the reasons that have an alert.
     #[test]
-    fn reasons_in_the_runbook_are_documented() {
+    fn runbook_matches_the_table() {
         let alerts = |reason: &&LossReason| !reason.expected && reason.name != "iostats_off";
         let row = |reason: &LossReason| format!("| `{}` | {} |\n", reason.name, reason.action);
         let rows: String = LOSS_REASONS.iter().filter(alerts).map(row).collect();
@@ -159,9 +160,9 @@ mod tests {
         generated_docs::check("deploy/prometheus/runbook.md", "loss reasons", &table);
     }
 
-    /// Texts become part of HTML, of a script and of Markdown tables.
+    /// The texts end up in HTML, a script and Markdown tables.
     #[test]
-    fn texts_are_plain() {
+    fn texts_need_no_escaping() {
         for reason in LOSS_REASONS {
             for text in [reason.name, reason.meaning, reason.action] {
                 assert!(!text.is_empty() && !text.contains(['<', '>', '&', '|', '\\', '\n']), "{text}");

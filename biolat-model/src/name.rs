@@ -1,4 +1,4 @@
-//! Names that the program mostly knows: reasons, statuses, ranges of sizes.
+//! Names that are mostly constants of this program: reasons, statuses, size bands.
 
-/// Borrowed if this program made it, owned if it comes from another one.
+/// Borrowed if it is a constant of this program, owned if it was read from another one.
 pub type Name = std::borrow::Cow<'static, str>;

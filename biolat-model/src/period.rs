@@ -1,4 +1,4 @@
-//! The I/O in a range of time, as plain data.
+//! The I/O in a time range, as plain data.
 
 use std::{
     collections::BTreeMap,
@@ -17,60 +17,60 @@ use crate::{
     text::sanitize,
 };
 
-/// From when on there are intervals of each tier.
+/// Start of the history in each tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFrom {
-    /// Of any tier: from here on the history is complete.
+    /// Start of the oldest interval of any tier; from here on the history is complete.
     pub all: SystemTime,
-    /// Of 10 s or shorter.
+    /// Time from which intervals are at most 10 s long.
     pub ten_seconds: SystemTime,
-    /// Of each collection.
+    /// Time from which every collection has its own interval.
     pub collections: SystemTime,
-    /// With sizes and workloads; none if neither is counted.
+    /// Time from which intervals include sizes and workloads; `None` if neither is counted.
     pub breakdown: Option<SystemTime>,
 }
 
-/// The I/O in some successive intervals. Counters are what came; a device or op without I/O is left out.
+/// The I/O in successive intervals. Counters cover only this period; a device or op without I/O is omitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Period {
-    /// When it began, by the wall clock as it was set when it ended.
+    /// Start, by the wall clock as it was set at the end.
     #[serde(with = "unix_time")]
     pub began: SystemTime,
     /// Time of its last collection.
     #[serde(rename = "taken", with = "unix_time")]
     pub ended: SystemTime,
-    /// Its length by the monotonic clock.
+    /// Length by the monotonic clock.
     #[serde(rename = "seconds", with = "seconds")]
     pub length: Duration,
-    /// Collections in it.
+    /// Number of collections.
     pub collections: u64,
-    /// Collections in it that failed.
+    /// Number of failed collections.
     pub failures: u64,
-    /// Of I/Os in flight the largest numbers and the largest age of all collections. None in a summary.
+    /// Empty in a summary. The numbers and age of I/Os in flight are the maxima over all collections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceView>,
-    /// By cgroup; none if workloads are not counted or were dropped, and in a summary.
+    /// By cgroup; `None` in a summary, or if workloads are not counted or were dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<Vec<WorkloadView>>,
-    /// The same in short, in a summary.
+    /// Totals per device and op; empty unless this is a summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<Summary>,
-    /// Completions in no histogram by reason, those that occurred.
+    /// Completions in no histogram, by reason; without zeros.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<Name, u64>,
-    /// Its slowest I/Os, in the order of their numbers.
+    /// The slowest I/Os, ordered by number.
     pub slow: Vec<SlowIo>,
-    /// Slow I/Os that were not recorded, because there were too many.
+    /// Slow I/Os that were not recorded because there were too many.
     pub slow_dropped: u64,
 }
 
-/// The I/O of one device and op in short.
+/// Totals of one device and op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The device's name.
+    /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
-    /// The kernel's name, in lower case; [`IN_FLIGHT`] of I/Os that have not completed.
+    /// The kernel's name of the op in lower case, or [`IN_FLIGHT`] for I/Os that have not completed.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Completed requests.
@@ -79,15 +79,15 @@ pub struct Summary {
     pub bytes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// The upper bound of the bucket of the longest total latency; the largest age of an I/O in flight.
+    /// Upper bound of the bucket of the longest total latency, or the greatest age of an I/O in flight.
     pub slowest_seconds: f64,
 }
 
-/// The op in a summary of I/Os that have been in flight for longer than any has taken that completed.
+/// Stands for the op in the summary of I/Os in flight, if one is older than the slowest completed I/O.
 pub const IN_FLIGHT: &str = "in flight";
 
 impl Period {
-    /// As a snapshot of counters that were zero when it began.
+    /// Converts it to a snapshot, as if all counters had been zero at its start.
     #[must_use]
     pub fn into_snapshot(self, started: SystemTime) -> Snapshot {
         Snapshot {
@@ -107,7 +107,7 @@ impl Period {
         }
     }
 
-    /// With a summary in place of histograms and workloads.
+    /// Replaces histograms and workloads with a summary.
     #[must_use]
     pub fn summarized(self) -> Self {
         let summary = self.devices.iter().flat_map(summaries).collect();

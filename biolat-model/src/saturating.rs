@@ -1,4 +1,4 @@
-//! Sums of counts, which another host may have of any size: they saturate.
+//! Saturating sums, because counts from another host can have any value.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
     counts.into_iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// Adds counts with a name each.
+/// Adds named counts to named sums.
 pub fn add_named<'a, N: Clone + Ord + 'a>(
     sums: &mut BTreeMap<N, u64>,
     counts: impl IntoIterator<Item = (&'a N, &'a u64)>,

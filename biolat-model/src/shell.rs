@@ -1,8 +1,8 @@
-//! Quoting for commands that users copy: names of devices and files may contain anything.
+//! Quotes words in commands that users copy, because names of devices and files can contain anything.
 
 use std::borrow::Cow;
 
-/// A word, quoted for a POSIX shell where it has to be; safe in interactive shells too.
+/// Quotes a word for a POSIX shell if necessary. The result is also safe in interactive shells.
 pub fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -19,7 +19,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn words_for_the_shell() {
+    fn quotes_words_for_the_shell() {
         assert_eq!(quoted("/usr/bin/biolat-daemon"), "/usr/bin/biolat-daemon");
         for word in ["/a b'c", "", "etherd!e1.1", "$(id);`id`", "\"\n\\"] {
             let script = format!("printf %s {}", quoted(word));

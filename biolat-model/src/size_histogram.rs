@@ -1,24 +1,24 @@
-//! Sizes of requests in buckets of powers of two, which are native buckets at schema 0 in bytes.
+//! Request sizes in power-of-two buckets, which are native buckets at schema 0 in bytes.
 
 use biolat_common::size::{CELLS, TOP_EXPONENT, ZERO_EXPONENT};
 use serde::{Deserialize, Serialize};
 
 use crate::saturating::{add, sum};
 
-/// Counts by size. The sum is counted apart, with the bytes of requests that have not ended yet.
+/// Counts by size. The sum is counted separately, because it includes bytes of requests that have not ended yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeHistogram {
-    /// At most 256 bytes: requests without data.
+    /// Requests of at most 256 bytes, which have no data.
     pub zero: u64,
-    /// Exponent and count of every bucket that is not empty, in ascending order. Bucket `i` holds sizes above 2^(i-1) and
-    /// at most 2^i bytes, from 9 to 24.
+    /// Exponent and count of every non-empty bucket, in ascending order. Bucket `i` holds sizes above 2^(i-1) bytes, up to and
+    /// including 2^i bytes, with `i` from 9 to 24.
     pub buckets: Vec<(i32, u64)>,
-    /// Above 16 MiB.
+    /// Requests above 16 MiB.
     pub overflow: u64,
 }
 
 impl SizeHistogram {
-    /// From the counts of the probe's cells.
+    /// Builds a histogram from the counts in the probe's cells.
     #[must_use]
     pub fn from_cells(cells: &[u64; CELLS]) -> Self {
         let [zero, buckets @ .., overflow] = cells;
@@ -26,7 +26,7 @@ impl SizeHistogram {
         Self { zero: *zero, buckets: buckets.filter(|(_, count)| *count > 0).collect(), overflow: *overflow }
     }
 
-    /// The counts by cell of [`biolat_common::size`]. Buckets that do not exist are left out.
+    /// Returns the counts by cell of [`biolat_common::size`]. Ignores unknown buckets.
     #[must_use]
     pub fn cells(&self) -> [u64; CELLS] {
         let mut cells = [0_u64; CELLS];
@@ -39,20 +39,20 @@ impl SizeHistogram {
         cells
     }
 
-    /// The requests that came since `before`. A count that is lower than before counts as none.
+    /// Returns the requests counted since `before`. A count that went down yields 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let (now, before) = (self.cells(), before.cells());
         Self::from_cells(&std::array::from_fn(|cell| now[cell].saturating_sub(before[cell])))
     }
 
-    /// Adds another one's requests.
+    /// Adds the requests of another histogram.
     pub fn add(&mut self, other: &Self) {
         let (own, other) = (self.cells(), other.cells());
         *self = Self::from_cells(&std::array::from_fn(|cell| own[cell].saturating_add(other[cell])));
     }
 
-    /// The number of requests.
+    /// Returns the number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         sum(self.buckets.iter().map(|(_, count)| count).chain([&self.zero, &self.overflow]))
@@ -66,7 +66,7 @@ mod tests {
     use super::SizeHistogram;
 
     #[test]
-    fn cells_become_buckets() {
+    fn converts_cells_to_buckets() {
         let mut cells = [0; CELLS];
         for bytes in [0, 36, 512, 513, 4096, 1 << 24, (1 << 24) + 1] {
             cells[place(bytes).cell()] += 1;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_of_any_buckets() {
+    fn since_tolerates_malformed_buckets() {
         let sizes =
             |buckets: &[(i32, u64)]| SizeHistogram { zero: 1, buckets: buckets.to_vec(), overflow: 0 };
         let now = sizes(&[(i32::MAX, 9), (16, 5), (12, 3), (16, 2), (i32::MIN, 9)]);

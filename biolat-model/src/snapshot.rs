@@ -1,4 +1,4 @@
-//! One collection: plain data, immutable. Its JSON is that of `/api/v1/snapshot`, so text and numbers may come from another
+//! The immutable result of one collection, as plain data. Its JSON is served as `/api/v1/snapshot`, so it may come from another
 //! host: text is sanitized when it is deserialized, and sums saturate.
 
 use std::{
@@ -22,53 +22,53 @@ use crate::{
     version,
 };
 
-/// A device whose oldest I/O is older hangs, wherever people read it.
+/// Age of the oldest I/O above which a device is reported as hung.
 pub const HUNG: Duration = Duration::from_secs(10);
 
-/// Everything that is exposed of one collection.
+/// Everything that one collection exposes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`version::API`].
     pub version: u32,
-    /// The version of the biolat that took it.
+    /// Version of the daemon that took it.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: Name,
-    /// The host's name; empty if unknown.
+    /// Host name; empty if unknown.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
-    /// Between collections.
+    /// Time between collections.
     #[serde(with = "seconds")]
     pub interval: Duration,
     /// Time of the collection.
     #[serde(with = "unix_time")]
     pub taken: SystemTime,
-    /// When the probe was attached: every counter was zero then.
+    /// Time when the probe was attached and every counter was zero.
     #[serde(with = "unix_time")]
     pub started: SystemTime,
-    /// The devices that are shown, by name.
+    /// The shown devices, ordered by name.
     pub devices: Vec<DeviceView>,
-    /// By cgroup; none with `--workloads off`, and on kernels that do not tell the cgroup of an I/O.
+    /// By cgroup; `None` with `--workloads off`, and on kernels that do not expose the cgroup of an I/O.
     #[serde(default)]
     pub workloads: Option<Vec<WorkloadView>>,
     /// Completions in no histogram, by reason, over all devices.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<Name, u64>,
-    /// The latest I/Os that were slow or failed, in the order of their numbers, which is that of completion among those that
-    /// were read together; the newest last.
+    /// The latest slow or failed I/Os, ordered by number, the newest last. Records read together are numbered in order of
+    /// completion.
     #[serde(skip)]
     pub slow: Arc<[SlowIo]>,
-    /// Slow and failed I/Os that were not recorded, because there were too many.
+    /// Slow and failed I/Os that were not recorded because there were too many.
     pub slow_dropped: u64,
-    /// Statistics of the collector.
+    /// Collector statistics.
     #[serde(rename = "daemon")]
     pub health: Health,
-    /// Runs of the probe and their time, if the kernel measures them.
+    /// Number and run time of the probe's runs, if the kernel measures them.
     #[serde(default)]
     pub probe: Option<ProbeRuns>,
-    /// This process; none without `/proc`.
+    /// Statistics of the daemon's process; `None` without `/proc`.
     #[serde(default)]
     pub process: Option<Process>,
-    /// The number of CPUs that are online; none if sysfs cannot be read.
+    /// Number of online CPUs; `None` if sysfs cannot be read.
     #[serde(default)]
     pub online_cpus: Option<usize>,
 }
@@ -100,13 +100,13 @@ impl Default for Snapshot {
 pub struct DeviceView {
     #[serde(flatten)]
     pub device: Device,
-    /// When its counters were zero.
+    /// Time when its counters were zero.
     #[serde(with = "unix_time")]
     pub since: SystemTime,
-    /// Which phases are available, in the order of `Phase`.
+    /// Whether each phase is available, in the order of `Phase`.
     #[serde(with = "phase_names")]
     pub phases: [bool; PHASES],
-    /// Missing phases after admission, and the command that enables them; empty if none is missing.
+    /// Missing phases other than admission, and the command that enables them; empty if none is missing.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub lacks: String,
     /// By op.
@@ -114,9 +114,9 @@ pub struct DeviceView {
     pub series: Vec<SeriesView>,
     /// Completions in the disk statistics that the probe missed; empty if the device is not audited.
     pub unseen: BTreeMap<Group, u64>,
-    /// I/Os that it has not completed yet.
+    /// I/Os that have not completed yet.
     pub inflight: Inflight,
-    /// The CPUs that its completions ran on.
+    /// Distribution of its completions over the CPUs.
     #[serde(flatten)]
     pub spread: CpuSpread,
 }
@@ -136,22 +136,22 @@ impl Default for DeviceView {
     }
 }
 
-/// How the completions of a device spread over the CPUs. Shares are of the last few minutes.
+/// Distribution of a device's completions over the CPUs. Shares cover the last few minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuSpread {
-    /// Requests that have ended on each CPU, by its number.
+    /// Number of requests that ended on each CPU, by CPU number.
     pub completions: Vec<u64>,
-    /// The number of CPUs that would have as many each, 1 / the sum of the squared shares. None without completions.
+    /// Effective number of CPUs: 1 / the sum of the squared shares. `None` without completions.
     pub effective_cpus: Option<f64>,
-    /// The share of the CPU with most of them.
+    /// Share of the busiest CPU.
     pub largest_share: Option<f64>,
-    /// The share that ran on another NUMA node than the device's; none if that is unknown.
+    /// Share that ran on a different NUMA node from the device's; `None` if the node is unknown.
     pub off_node_share: Option<f64>,
 }
 
 impl DeviceView {
-    /// The latencies that are missing from allocation on, and how to have them recorded; empty if none is missing.
+    /// Describes the missing phases other than admission and how to enable them; empty if none is missing.
     #[must_use]
     pub fn lacks(device: &Device, phases: [bool; PHASES]) -> String {
         let is_missing = |&phase: &Phase| phase != Phase::Admission && !phases[phase as usize];
@@ -167,19 +167,19 @@ pub struct SeriesView {
     pub op: String,
     /// Bytes transferred.
     pub bytes: u64,
-    /// In the order of `Phase`.
+    /// Latency histograms, in the order of `Phase`.
     #[serde(rename = "latency", with = "per_phase")]
     pub histograms: [Histogram; PHASES],
-    /// Failed completions by status, those that occurred.
+    /// Failed completions by status; without zeros.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub errors: BTreeMap<Name, u64>,
-    /// Times that a request went back to the queue after its dispatch.
+    /// Number of times that a request returned to the queue after its dispatch.
     #[serde(default)]
     pub requeues: u64,
-    /// By size; none with `--sizes off`.
+    /// By size; `None` with `--sizes off`.
     #[serde(default)]
     pub sizes: Option<SizesView>,
-    /// I/Os of workloads that are not shown any more.
+    /// I/Os of workloads that are no longer shown.
     #[serde(default)]
     pub ended_workload_ios: u64,
 }
@@ -187,46 +187,46 @@ pub struct SeriesView {
 /// Requests of one device and op by size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SizesView {
-    /// How many.
+    /// Request counts.
     pub requests: SizeHistogram,
-    /// Those that have requests, in ascending order.
+    /// Bands that have requests, in ascending order.
     pub bands: Vec<BandView>,
 }
 
-/// Requests of a range of sizes.
+/// Requests in a size band.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BandView {
-    /// The range: `le_4KiB` is up to 4 KiB, `le_16KiB` from there up to 16 KiB, `gt_1MiB` above 1 MiB.
+    /// The band: `le_4KiB` is up to 4 KiB, `le_16KiB` from there up to 16 KiB, `gt_1MiB` above 1 MiB.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub size: Name,
-    /// Device latency; of requests without a dispatch timestamp, total latency.
+    /// Device latency, or total latency for requests without a dispatch timestamp.
     pub device: BandHistogram,
 }
 
 /// A cgroup that the kernel charges with I/O.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadView {
-    /// Its path from the root of the hierarchy: `/` for the kernel itself, `other` for all that there was no room for.
+    /// Path from the root of the hierarchy: `/` for the root cgroup, `other` for everything that did not fit.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub cgroup: String,
     /// A short name for people: `postgresql.service`, `namespace/pod/container`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
-    /// Who it is, by its path.
+    /// Identity derived from its path.
     #[serde(flatten)]
     pub identity: Identity,
-    /// When its counters were zero.
+    /// Time when its counters were zero.
     #[serde(with = "unix_time")]
     pub since: SystemTime,
     /// Whether the cgroup has been removed.
     #[serde(rename = "gone")]
     pub is_gone: bool,
-    /// By device and op. It may have devices that are not shown any more.
+    /// By device and op. Can include devices that are no longer shown.
     pub usage: Vec<WorkloadUsage>,
 }
 
 impl WorkloadView {
-    /// A cgroup without I/O.
+    /// Returns a cgroup without I/O.
     #[must_use]
     pub fn new(cgroup: &str, identity: &Identity, since: SystemTime) -> Self {
         Self {
@@ -243,7 +243,7 @@ impl WorkloadView {
 /// One workload's I/O on one device with one op.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadUsage {
-    /// The device's name.
+    /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name of the op, in lower case.
@@ -253,10 +253,10 @@ pub struct WorkloadUsage {
     pub bytes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Nanoseconds in the queue, of requests with a dispatch timestamp.
+    /// Nanoseconds in the queue; only requests with a dispatch timestamp.
     #[serde(rename = "queue_seconds", with = "seconds_of_ns")]
     pub queue_ns: u128,
-    /// Nanoseconds in the device, of requests with a dispatch timestamp.
+    /// Nanoseconds in the device; only requests with a dispatch timestamp.
     #[serde(rename = "device_seconds", with = "seconds_of_ns")]
     pub device_ns: u128,
     /// Total latency.
@@ -265,13 +265,13 @@ pub struct WorkloadUsage {
 }
 
 impl WorkloadUsage {
-    /// Time in the queue.
+    /// Returns the time in the queue.
     #[must_use]
     pub fn queue_seconds(&self) -> f64 {
         self.queue_ns as f64 / 1e9
     }
 
-    /// Time in the device.
+    /// Returns the time in the device.
     #[must_use]
     pub fn device_seconds(&self) -> f64 {
         self.device_ns as f64 / 1e9
@@ -287,29 +287,28 @@ pub struct Inflight {
     /// Writes and all other ops that were dispatched to the driver.
     #[serde(rename = "write")]
     pub writes: u64,
-    /// The age of the oldest I/O, in the scheduler or the driver; zero if there is none.
+    /// Age of the oldest I/O, in the scheduler or the driver; zero if there is none.
     #[serde(rename = "oldest_seconds", with = "seconds")]
     pub oldest: Duration,
-    /// Whether `oldest` is exact. Otherwise it is a lower bound: for that long there have been I/Os in flight and none has
-    /// completed.
+    /// Whether `oldest` is exact. If not, it is a lower bound: the time for which I/Os have been in flight without a completion.
     #[serde(rename = "exact")]
     pub is_exact: bool,
 }
 
 impl Inflight {
-    /// I/Os that were dispatched to the driver.
+    /// Returns the number of I/Os that were dispatched to the driver.
     #[must_use]
     pub fn dispatched(&self) -> u64 {
         self.reads.saturating_add(self.writes)
     }
 
-    /// Whether there is no I/O in flight, in the scheduler or the driver.
+    /// Whether no I/O is in flight, neither in the scheduler nor in the driver.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.dispatched() == 0 && self.oldest.is_zero()
     }
 
-    /// Whether the oldest I/O has taken so long that the device hangs.
+    /// Whether the oldest I/O is so old that the device counts as hung.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         self.oldest > HUNG
@@ -319,75 +318,75 @@ impl Inflight {
 /// An I/O that was slow or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowIo {
-    /// Grows by one from record to record.
+    /// Sequence number, one higher for each record.
     pub number: u64,
-    /// When it completed.
+    /// Time of completion.
     #[serde(with = "unix_time")]
     pub completed: SystemTime,
-    /// The device's name.
+    /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name of the op, in lower case.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
-    /// The first sector, of 512 bytes.
+    /// First sector, in units of 512 bytes.
     pub sector: u64,
     pub bytes: u32,
-    /// The block status: `ok` if it did not fail.
+    /// Block status; `ok` if it did not fail.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub status: Name,
-    /// Latencies, where the kernel has the timestamps, in the order of `Phase`.
+    /// Latencies for which the kernel has timestamps, in the order of `Phase`.
     #[serde(rename = "latency", with = "seconds_per_phase")]
     pub latencies: [Option<Duration>; PHASES],
-    /// The CPU on which it completed.
+    /// CPU on which it completed.
     pub cpu: u32,
-    /// The cgroup that the kernel charges, by its path; none if it is unknown.
+    /// Path of the cgroup that the kernel charges; `None` if unknown.
     #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub workload: Option<String>,
 }
 
-/// Statistics of the collector.
+/// Collector statistics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
-    /// How long collections took.
+    /// Durations of collections.
     #[serde(rename = "collections")]
     pub durations: Histogram,
-    /// When the last collection succeeded.
+    /// Time of the last successful collection.
     #[serde(skip)]
     pub last_success: Option<Instant>,
-    /// Whether a collection waits for runs of the probe.
+    /// Whether a collection is waiting for runs of the probe.
     #[serde(skip)]
     pub wait: LongWait,
     /// Collections that failed.
     pub failures: u64,
     /// Collections that took longer than the interval.
     pub overruns: u64,
-    /// Requeues that are not counted, because the kernel skipped the probe.
+    /// Requeues that were not counted because the kernel skipped the probe.
     pub lost_requeues: u64,
     /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
-    /// Kernel memory of the slots and of the workload tables, for both programs.
+    /// Kernel memory for slots and workload tables, for both programs.
     pub map_bytes: u64,
-    /// The probe's room for cgroups; none without workloads.
+    /// Room for cgroups in the probe's maps; `None` without workloads.
     pub workload_room: Option<WorkloadRoom>,
 }
 
-/// A collection's wait for runs of the probe, if it is a long one.
+/// Whether a collection has had to wait a long time for runs of the probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongWait {
-    /// There was none.
+    /// No long wait so far.
     #[default]
     None,
-    /// It has not ended.
+    /// The wait has not ended yet.
     InProgress,
-    /// When the latest one ended.
+    /// Time when the latest long wait ended.
     Ended(Instant),
 }
 
 impl Health {
-    /// How long the collector has made no progress; `None` before the first collection. A wait for runs of the probe is
-    /// progress: a restarted daemon would have to wait as well.
+    /// Returns how long the collector has made no progress, or `None` before the first collection. Waiting for runs of the probe
+    /// counts as progress, because a restarted daemon would have to wait too.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         match self.wait {
@@ -398,18 +397,18 @@ impl Health {
     }
 }
 
-/// The probe's room for cgroups that are counted apart.
+/// Room for cgroups in the probe's maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadRoom {
     /// Places for cgroups.
     pub places: u64,
-    /// Places of cgroups that exist, or have existed a while ago.
+    /// Places taken by cgroups that exist or were removed recently.
     pub used: u64,
-    /// I/Os that had no room of their own, and are counted as `other`.
+    /// I/Os without room for their cgroup, counted as `other`.
     pub refused_ios: u64,
 }
 
-/// The kernel's statistics of the probe's runs.
+/// The kernel's statistics on runs of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeRuns {
     #[serde(rename = "runs")]
@@ -419,7 +418,7 @@ pub struct ProbeRuns {
     pub time: Duration,
 }
 
-/// This process, as in `/proc/self`.
+/// Statistics of the daemon's process, from `/proc/self`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// User and system CPU time.
@@ -427,8 +426,8 @@ pub struct Process {
     pub resident_bytes: u64,
     pub virtual_bytes: u64,
     pub open_fds: u64,
-    /// Limit of open file descriptors.
+    /// Limit on open file descriptors.
     pub max_fds: u64,
-    /// Seconds since the epoch.
+    /// Start time in seconds since the epoch.
     pub start_time_seconds: f64,
 }

@@ -1,6 +1,6 @@
-//! The version of this build.
+//! Version of this build, and of the API.
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version of the documents of the API.
+/// Version of the API documents.
 pub const API: u32 = 1;

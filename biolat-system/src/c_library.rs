@@ -1,13 +1,13 @@
-//! Functions of the C library that neither std nor rustix wraps, each as a safe function.
+//! Safe wrappers for functions of the C library that neither std nor rustix wraps.
 
 #![allow(unsafe_code, reason = "no dependency has safe wrappers for these")]
 
-/// Allocations of this size and more get pages of their own, which the kernel gets back at once. By default glibc raises the
-/// size to that of the largest allocation so far, and large bodies would stay in the heap.
+/// Allocations of at least this size get pages of their own, which go back to the kernel as soon as they are freed. By default
+/// glibc raises this threshold to the largest allocation freed so far, and large bodies would then stay in the heap.
 const OWN_PAGES: libc::c_int = 128 << 10;
 
-/// Makes all threads share one malloc arena, and gives large allocations pages of their own. With an arena for each thread,
-/// memory that was freed in one is not available to others: some megabytes after the kernel's BTF has been parsed.
+/// Makes all threads share one malloc arena, and gives large allocations pages of their own. With one arena per thread, threads
+/// cannot use the memory that others have freed; that is several megabytes after the kernel's BTF has been parsed.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: integer arguments only; glibc locks internally.
@@ -26,8 +26,8 @@ pub fn trim_heap() {
     }
 }
 
-/// Unmaps the pages of the program's own code and constants: what ran at the start alone does not stay in this process's memory.
-/// What is needed again is mapped again, from the page cache.
+/// Unmaps the pages of the program's own code and constants, so code that runs only at the start does not stay resident. Pages
+/// that are needed again are mapped again, from the page cache.
 pub fn unmap_code() {
     unsafe extern "C" {
         safe static __executable_start: u8;
@@ -35,18 +35,18 @@ pub fn unmap_code() {
     }
     let start = &raw const __executable_start;
     let bytes = (&raw const etext).addr().saturating_sub(start.addr());
-    // SAFETY: nothing writes to these pages, so that the file has the same. The linker puts what is written after the code.
+    // SAFETY: nothing writes to these pages, so they match the file. The linker puts writable data after the code.
     unsafe {
         libc::madvise(start.cast_mut().cast(), bytes - bytes % page_size() as usize, libc::MADV_DONTNEED)
     };
 }
 
-/// The kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.
+/// Returns the kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.
 pub fn clock_ticks_per_second() -> u64 {
     system(libc::_SC_CLK_TCK)
 }
 
-/// Bytes of a page.
+/// Returns the page size in bytes.
 pub fn page_size() -> u64 {
     system(libc::_SC_PAGESIZE)
 }
@@ -56,13 +56,13 @@ fn system(name: libc::c_int) -> u64 {
     unsafe { libc::sysconf(name) }.max(1).cast_unsigned()
 }
 
-/// Hour, minute and second in this host's time zone, of seconds since the epoch.
+/// Converts seconds since the epoch to hour, minute and second in this host's time zone.
 pub fn local_time(seconds: f64) -> [i32; 3] {
     let parts = local_parts(seconds);
     [parts.tm_hour, parts.tm_min, parts.tm_sec]
 }
 
-/// Year, month and day in this host's time zone, of seconds since the epoch.
+/// Converts seconds since the epoch to year, month and day in this host's time zone.
 pub fn local_date(seconds: f64) -> [i32; 3] {
     let parts = local_parts(seconds);
     [parts.tm_year.saturating_add(1900), parts.tm_mon + 1, parts.tm_mday]
@@ -70,8 +70,8 @@ pub fn local_date(seconds: f64) -> [i32; 3] {
 
 fn local_parts(seconds: f64) -> libc::tm {
     let time = seconds as libc::time_t;
-    // SAFETY: zero is valid for the struct's numbers and its pointer, which is not read; the call fills it or leaves it. Only
-    // setting environment variables while it runs would be a race, and that is unsafe.
+    // SAFETY: zero is valid for the struct's numbers and its pointer, which is not read. The call fills the struct or leaves it
+    // unchanged. It can only race with changes to environment variables, which are unsafe themselves.
     unsafe {
         let mut parts: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const time, &raw mut parts);
@@ -79,7 +79,7 @@ fn local_parts(seconds: f64) -> libc::tm {
     }
 }
 
-/// Seconds since the epoch of a time of the day, in this host's time zone, so many days before the day of `now`.
+/// Returns seconds since the epoch for a time of day in this host's time zone, on the day that is `days_ago` before `now`.
 pub fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]: [u8; 3]) -> Option<i64> {
     // SAFETY: as in `local_parts`; `mktime` reads and normalizes the numbers that `localtime_r` has filled in.
     let time = unsafe {
@@ -89,26 +89,26 @@ pub fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]: [u8; 3
         }
         parts.tm_mday -= days_ago;
         (parts.tm_hour, parts.tm_min, parts.tm_sec) = (hour.into(), minute.into(), second.into());
-        // The C library finds out whether there is summer time then.
+        // Lets the C library determine whether daylight saving time applies.
         parts.tm_isdst = -1;
         libc::mktime(&raw mut parts)
     };
     (time != -1).then_some(time)
 }
 
-/// Makes writing beyond the limit of a file's size (`ulimit -f`) an error, as without space on the drive. By default the kernel ends
-/// the process.
+/// Makes writing beyond the file size limit (`ulimit -f`) an ordinary error, as if the disk were full. By default the kernel
+/// kills the process.
 pub fn ignore_file_size_signal() {
-    // SAFETY: nothing runs when the signal arrives.
+    // SAFETY: no code runs when the signal arrives.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 
-/// Stops this process as Ctrl-Z does without a handler: by the default action of SIGTSTP, which the kernel ignores where no
-/// shell could continue the process. Returns when it is continued.
+/// Stops this process like Ctrl-Z without a handler, by the default action of SIGTSTP. The kernel ignores the signal if no shell
+/// could continue the process. Returns when the process is continued.
 pub fn stop_process() {
-    // SAFETY: the structs are plain numbers, for which zero is valid; the handler from before is restored.
+    // SAFETY: the structs are plain numbers, for which zero is valid. The previous handler is restored.
     unsafe {
         let (mut default, mut before): (libc::sigaction, libc::sigaction) =
             (std::mem::zeroed(), std::mem::zeroed());
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn local_time_is_that_of_date() {
+    fn local_time_matches_date() {
         let [hour, minute, second] = local_time(1_700_000_000.9);
         let expected = output("date", &["-d", "@1700000000", "+%H:%M:%S"]);
         assert_eq!(format!("{hour:02}:{minute:02}:{second:02}"), expected);
     }
 
     #[test]
-    fn constants_are_those_of_getconf() {
+    fn constants_match_getconf() {
         assert_eq!(clock_ticks_per_second().to_string(), output("getconf", &["CLK_TCK"]));
         assert_eq!(page_size().to_string(), output("getconf", &["PAGESIZE"]));
     }

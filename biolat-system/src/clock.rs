@@ -1,14 +1,14 @@
-//! The time of day in this host's time zone.
+//! Formats the time of day in this host's time zone.
 
 use crate::c_library::{local_date, local_time};
 
-/// `21:45:03`, of seconds since the epoch.
+/// Formats seconds since the epoch as `21:45:03`.
 pub fn local(seconds: f64) -> String {
     let [hour, minute, second] = local_time(seconds);
     format!("{hour:02}:{minute:02}:{second:02}")
 }
 
-/// `2026-01-05 21:45:03`, of seconds since the epoch.
+/// Formats seconds since the epoch as `2026-01-05 21:45:03`.
 pub fn local_with_date(seconds: f64) -> String {
     let [year, month, day] = local_date(seconds);
     format!("{year}-{month:02}-{day:02} {}", local(seconds))
@@ -18,9 +18,9 @@ pub fn local_with_date(seconds: f64) -> String {
 mod tests {
     use std::process::Command;
 
-    /// `date` is right in any time zone.
+    /// Compares with `date`, which is right in any time zone.
     #[test]
-    fn same_as_date() {
+    fn matches_date() {
         let date = |format: &str| {
             let output = Command::new("date").args(["-d", "@1700000000", format]).output().unwrap();
             String::from_utf8(output.stdout).unwrap().trim().to_owned()

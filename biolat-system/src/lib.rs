@@ -1,5 +1,5 @@
-//! The process and the machine it runs on: rights by thread, the mount points of sysfs and procfs, local time, log lines, the service
-//! manager, the C library.
+//! The process and the machine it runs on: privileges per thread, mount points of sysfs and procfs, local time, log lines, the
+//! service manager, the C library.
 
 #![deny(unsafe_code)]
 

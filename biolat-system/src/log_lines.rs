@@ -1,8 +1,8 @@
-//! Log lines on standard error: one line for each message, as text or as JSON. Text has no times: what stores the lines (the
-//! journal, a container's log) adds them.
+//! Log lines on standard error: one per message, as text or as JSON. Text lines have no timestamp, because whatever stores them
+//! (the journal, a container log) adds one.
 //!
-//! Logging never waits: a line that standard error has no room for is dropped and counted. A pipe holds some hundred lines that
-//! its reader has not read yet.
+//! Logging never blocks: if standard error has no room for a line, the line is dropped and counted. A pipe holds several hundred
+//! lines that its reader has not read yet.
 
 use std::{
     fs::{File, OpenOptions},
@@ -24,7 +24,7 @@ use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// A line for people.
@@ -33,7 +33,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Which messages are logged: these and more serious ones.
+/// Least serious level of messages that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Errors.
@@ -46,17 +46,18 @@ pub enum LogLevel {
     Debug,
 }
 
-struct Lines(LogFormat);
+/// Writes log messages to standard error.
+struct Logger(LogFormat);
 
 const MAX_HELD: usize = 100;
 
-/// Lines held back while the terminal shows something else: the first [`MAX_HELD`], and the last.
+/// Lines held back while the terminal shows something else: the first [`MAX_HELD`], and the latest.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Starts logging. Later calls change nothing.
+/// Starts logging. Later calls have no effect.
 pub fn start(format: LogFormat, level: LogLevel) {
     open_terminal();
-    if log::set_boxed_logger(Box::new(Lines(format))).is_ok() {
+    if log::set_boxed_logger(Box::new(Logger(format))).is_ok() {
         log::set_max_level(match level {
             LogLevel::Error => LevelFilter::Error,
             LogLevel::Warn => LevelFilter::Warn,
@@ -66,7 +67,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
     }
 }
 
-/// Holds lines back that would go to a terminal, until they are released.
+/// Holds back lines for a terminal until [`release`] is called.
 pub fn hold() {
     if stderr().is_terminal() {
         HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
@@ -79,20 +80,20 @@ pub fn release() {
     held.iter().flatten().for_each(|line| write_text(line));
 }
 
-/// The last line that is held back.
+/// Returns the latest line that is held back.
 pub fn last_held() -> Option<String> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
 }
 
-/// The longest message: a pipe that has room for anything has room for a line of 4096 bytes.
+/// Maximum message length in bytes. Once a pipe has any room, it has room for a line of 4096 bytes.
 const MAX_MESSAGE: usize = 2000;
 
-/// Lines that have been dropped since the last one that was written.
+/// Lines dropped since the last one that was written.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Standard error, if it is a terminal: without waiting where it has room for a part of a line only.
+/// Standard error, if it is a terminal: opened without blocking, in case it has room for only part of a line.
 static TERMINAL: OnceLock<File> = OnceLock::new();
 
-/// Opens the terminal of standard error once more, with flags of its own.
+/// Opens the terminal on standard error again, with separate flags.
 fn open_terminal() {
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -103,37 +104,37 @@ fn open_terminal() {
     }
 }
 
-/// The descriptor that lines are written to besides standard error.
+/// Returns the additional descriptor that lines are written to.
 pub fn terminal() -> Option<RawFd> {
     TERMINAL.get().map(File::as_raw_fd)
 }
 
-/// Writes a line without waiting, or drops it.
+/// Writes a line without blocking, or drops it.
 fn write(format: LogFormat, line: &str) {
-    let dropped = if is_written(line) { DROPPED.swap(0, Relaxed) } else { 0 };
+    let dropped = if try_write(line) { DROPPED.swap(0, Relaxed) } else { 0 };
     if dropped > 0 {
         let text = format!("{dropped} log lines before this were dropped: standard error was not read");
-        if !is_written(&formatted(format, Level::Warn, &text, SystemTime::now())) {
-            // The last one counts itself.
+        if !try_write(&formatted(format, Level::Warn, &text, SystemTime::now())) {
+            // The dropped warning has counted itself.
             DROPPED.fetch_add(dropped - 1, Relaxed);
         }
     }
 }
 
-/// Writes text to standard error without waiting, or drops it.
+/// Writes text to standard error without blocking, or drops it.
 pub fn write_text(text: &str) {
     for line in text.split_inclusive('\n') {
-        is_written(line);
+        try_write(line);
     }
 }
 
-/// Writes a line without waiting. If it is dropped, it counts.
-fn is_written(line: &str) -> bool {
+/// Writes a line without blocking, and returns whether it was written. Otherwise it counts as dropped.
+fn try_write(line: &str) -> bool {
     let mut stderr = stderr().lock();
     let written = match TERMINAL.get() {
         _ if !has_room(&stderr) => 0,
         Some(mut terminal) => terminal.write(line.as_bytes()).unwrap_or(0),
-        // If standard error is closed, there is nowhere left to write.
+        // If standard error is closed, there is nowhere left to write to.
         None => stderr.write_all(line.as_bytes()).map_or(0, |()| line.len()),
     };
     let is_written = written == line.len();
@@ -141,16 +142,16 @@ fn is_written(line: &str) -> bool {
     is_written
 }
 
-/// Whether a write would not wait: not for the reader of a full pipe, nor for a stopped terminal.
+/// Whether a write would not block, on a full pipe or on a stopped terminal.
 fn has_room(stderr: &impl AsFd) -> bool {
     let mut waiting = [PollFd::new(stderr, PollFlags::OUT)];
-    // If it cannot be polled, it is closed.
+    // An error means that standard error is closed.
     poll(&mut waiting, Some(&Timespec::default())) != Ok(0)
 }
 
-impl Log for Lines {
+impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Libraries only when something is wrong.
+        // From libraries, only warnings and errors.
         let ours = metadata.target().starts_with("biolat");
         ours || metadata.level() <= Level::Warn
     }
@@ -177,7 +178,7 @@ fn line(format: LogFormat, record: &Record<'_>, now: SystemTime) -> String {
 
 fn formatted(format: LogFormat, level: Level, message: &str, now: SystemTime) -> String {
     let level = level.as_str().to_lowercase();
-    // Names of devices and texts of drives may contain anything.
+    // Names of devices and strings from drives can contain anything.
     let mut message = sanitize::text(&message.replace('\n', " "));
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     match format {
@@ -199,7 +200,7 @@ mod tests {
     use super::{LogFormat, line};
 
     #[test]
-    fn one_line_each() {
+    fn writes_one_line_per_message() {
         let now = UNIX_EPOCH + Duration::from_millis(1_500);
         let write = |format| {
             line(format, &Record::builder().level(Level::Warn).args(format_args!("a \"b\"\nc")).build(), now)
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_fits_into_a_pipe_and_has_no_control_characters() {
+    fn truncates_and_sanitizes_lines() {
         let long = "ä".repeat(2000);
         let line = line(
             LogFormat::Text,

@@ -1,5 +1,4 @@
-//! File descriptors that systemd passes at the start: sockets to listen on, and those that it has stored for this service.
-//! sd_listen_fds(3).
+//! File descriptors passed by systemd at the start: listening sockets, and those stored for this service. See sd_listen_fds(3).
 
 #![allow(unsafe_code, reason = "file descriptors from systemd are known by their numbers only")]
 
@@ -12,30 +11,30 @@ use std::{
 use anyhow::{Result, bail};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The first one.
+/// Number of the first passed descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
 
-/// Names of those that biolat has stored begin with this.
+/// Prefix of the names of descriptors that biolat has stored.
 pub const KEPT_PREFIX: &str = "biolat-probe-";
 
-/// A file descriptor that biolat has stored.
+/// A file descriptor stored by a previous biolat.
 #[derive(Debug)]
 pub struct KeptFd {
-    /// With which it was stored.
+    /// Name that it was stored under.
     pub name: String,
     pub fd: OwnedFd,
 }
 
-/// All file descriptors that systemd passes.
+/// All file descriptors passed by systemd.
 #[derive(Debug, Default)]
 pub struct PassedFds {
     pub sockets: Vec<OwnedFd>,
     pub kept: Vec<KeptFd>,
 }
 
-/// All of them.
+/// Takes ownership of all passed file descriptors.
 ///
-/// Can be called once: they then have owners, and a second call fails on them.
+/// To be called only once: a second call fails, because the descriptors already have owners.
 pub fn take() -> Result<PassedFds> {
     let number = |name| env::var(name).ok()?.parse::<u32>().ok();
     let count = match number("LISTEN_PID") {
@@ -57,15 +56,17 @@ pub fn take() -> Result<PassedFds> {
 }
 
 fn own(number: RawFd) -> Result<OwnedFd> {
-    // SAFETY: may be called with any number.
+    // SAFETY: valid for any number.
     match unsafe { libc::fcntl(number, libc::F_GETFD) } {
-        // A file that was opened by this process, or taken already, is closed on exec; one that came through exec is not.
+        // Descriptors opened by this process, or already taken, are closed on exec; those passed through exec are not.
         flags if flags >= 0 && flags & libc::FD_CLOEXEC == 0 => {}
         _ => {
-            bail!("LISTEN_FDS names socket {number}, which was not passed: start biolat by its .socket unit")
+            bail!(
+                "LISTEN_FDS names socket {number}, which was not passed: start biolat with its .socket unit"
+            )
         }
     }
-    // SAFETY: it is open, and was not opened by this process, so that nothing else here owns it.
+    // SAFETY: it is open and was not opened by this process, so nothing else here owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
@@ -81,7 +82,7 @@ mod tests {
     use super::own;
 
     #[test]
-    fn a_file_of_this_process_is_not_taken_for_one_of_systemd() {
+    fn rejects_descriptors_opened_by_this_process() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = own(socket.as_raw_fd()).unwrap_err().to_string();
         assert!(error.contains("was not passed"), "{error}");

@@ -1,4 +1,4 @@
-//! This process: its use of resources, as `/proc/self` shows it, and its limit of open files.
+//! Resource usage of this process according to `/proc/self`, and its limit on open files.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -10,19 +10,19 @@ use rustix::{
 
 use crate::c_library::{clock_ticks_per_second, page_size};
 
-/// Reads `/proc/self`, if it can be read.
+/// Reads `/proc/self`; `None` if that is not possible.
 pub fn read(procfs: &Path) -> Option<Process> {
     let stat = fs::read_to_string(procfs.join("self/stat")).ok()?;
     let process = from_stat(&stat, boot_time())?;
     Some(Process { open_fds: open_fds(procfs)?, max_fds: max_fds(), ..process })
 }
 
-/// How many files this process has open.
+/// Returns the number of files that this process has open.
 pub fn open_fds(procfs: &Path) -> Option<u64> {
     Some(fs::read_dir(procfs.join("self/fd")).ok()?.count() as u64)
 }
 
-/// Fields as in proc_pid_stat(5), counted from behind the command's name, which may contain anything.
+/// Parses proc_pid_stat(5). Fields are located from the end of the command name, which can contain anything.
 fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -36,7 +36,8 @@ fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     })
 }
 
-/// Seconds since the epoch. `/proc/stat` has it too, but reading that sums all interrupts of all CPUs.
+/// Returns the boot time in seconds since the epoch. `/proc/stat` contains it too, but the kernel adds up all interrupts of all
+/// CPUs to generate that file.
 fn boot_time() -> u64 {
     let now = |clock| {
         let time = clock_gettime(clock);
@@ -45,20 +46,20 @@ fn boot_time() -> u64 {
     now(ClockId::Realtime).saturating_sub(now(ClockId::Boottime)).as_secs()
 }
 
-/// How many files this process may have open.
+/// Returns the maximum number of files that this process can have open.
 pub fn max_fds() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Up to which value this process may raise its limit of a resource.
+/// Returns the value up to which this process can raise its limit on a resource.
 pub fn hard_limit(resource: Resource) -> u64 {
     getrlimit(resource).maximum.unwrap_or(u64::MAX)
 }
 
-/// Raises the limit of open files as far as the administrator allows: each connection and each map of series is one.
+/// Raises the limit on open files to the hard limit. Each connection and each map of series needs a descriptor.
 pub fn raise_file_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If that fails, the limit stays.
+    // If that fails, the limit stays unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
@@ -71,7 +72,7 @@ mod tests {
     use super::{boot_time, from_stat, page_size, read};
 
     #[test]
-    fn fields() {
+    fn parses_stat() {
         let stat = "42 (a) b) S 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 3 0 1000 4096000 250 0 0";
         let process = from_stat(stat, 100).unwrap();
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process() {
+    fn reads_this_process() {
         assert!(read(Path::new("/nothing")).is_none());
         let process = read(Path::new("/proc")).unwrap();
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
@@ -95,7 +96,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_statistics_are_read(name in "\\PC{0,15}", fields in vec("[0-9]{0,20}|-1|R|\\PC{0,3}", 0..60)) {
+        fn parses_any_stat_without_panic(name in "\\PC{0,15}", fields in vec("[0-9]{0,20}|-1|R|\\PC{0,3}", 0..60)) {
             let _ = from_stat(&format!("1 ({name}) {}", fields.join(" ")), 0);
         }
     }

@@ -1,4 +1,5 @@
-//! tokio's runtime, where starting a thread may fail: tokio panics if it cannot start a thread to run something that blocks.
+//! Runs tokio's runtime and turns a failure to start a thread into an error: tokio panics if it cannot start one for blocking
+//! work.
 
 use std::{
     io,
@@ -8,10 +9,10 @@ use std::{
 use anyhow::{Error, Result, anyhow};
 use tokio::runtime::Runtime;
 
-/// What tokio panics with, before the reason.
+/// Prefix of tokio's panic message, before the reason.
 const NO_THREAD: &str = "OS can't spawn worker thread: ";
 
-/// Runs a future to its end. A panic for lack of a thread is an error, and prints nothing.
+/// Runs a future to completion. Turns a panic for lack of a thread into an error, without printing it.
 pub fn block_on<T>(runtime: &Runtime, future: impl Future<Output = Result<T>>) -> Result<T> {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -28,7 +29,7 @@ pub fn block_on<T>(runtime: &Runtime, future: impl Future<Output = Result<T>>) -
     })
 }
 
-/// The error of a thread that the kernel did not start.
+/// Converts an error from starting a thread.
 pub fn no_thread(name: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| cannot_start(name, &error.to_string())
 }

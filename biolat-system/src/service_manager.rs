@@ -1,5 +1,5 @@
-//! Notifies systemd, if it asks for that, and stores file descriptors with it: sd_notify(3), datagrams to a socket. Sockets are
-//! connected at the start, as after privileges are dropped none can be opened.
+//! Notifies systemd if it asked for that, and stores file descriptors with it: datagrams to a socket, see sd_notify(3). Sockets
+//! are connected at the start, because none can be opened after privileges have been dropped.
 
 use std::{
     env,
@@ -20,25 +20,25 @@ use std::{
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// A state to notify systemd of.
+/// A state to report to systemd.
 #[derive(Clone, Copy, Debug)]
 pub enum Notification {
-    /// There is a first snapshot.
+    /// The first snapshot is available.
     Ready,
-    /// Collections succeed: feeds the watchdog.
+    /// Collections succeed. Feeds the watchdog.
     Alive,
     Stopping,
 }
 
-/// systemd, if it started this process as a service of type `notify`.
+/// systemd, if it started this process as a service with `Type=notify`.
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// systemd restarts the service if the watchdog is not fed for that long.
+    /// Time without a notification after which systemd restarts the service.
     pub watchdog: Option<Duration>,
 }
 
 impl ServiceManager {
-    /// By the environment: sd_notify(3), sd_watchdog_enabled(3).
+    /// Configures itself from the environment: sd_notify(3), sd_watchdog_enabled(3).
     pub fn of_environment() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|path| {
             connect(path.as_bytes())
@@ -51,7 +51,7 @@ impl ServiceManager {
         Self { socket, watchdog: watchdog.map(Duration::from_micros) }
     }
 
-    /// Sends a state; without systemd this does nothing. Returns whether it was sent.
+    /// Sends a state and returns whether that succeeded. Does nothing without systemd.
     pub fn notify(&self, state: Notification) -> bool {
         let Some(socket) = &self.socket else { return true };
         let message = match state {
@@ -67,19 +67,20 @@ impl ServiceManager {
     }
 }
 
-/// File descriptors that a message can have at most, as the kernel limits it.
+/// Maximum number of file descriptors per message in the kernel (`SCM_MAX_FD`).
 const MAX_FDS: usize = 253;
 
-/// How long systemd may take to read a message before it counts as not stored.
+/// How long systemd may take to read a message; after that, storing fails.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// systemd's store of file descriptors for this service: it passes them to the next process, also after a crash, and closes them
-/// when the service is stopped.
+/// systemd's file descriptor store of this service. systemd passes the descriptors to the next process, even after a crash, and
+/// closes them when the service is stopped.
 #[derive(Debug)]
 pub struct FdStore(UnixDatagram);
 
 impl FdStore {
-    /// If there is one: systemd sets `FDSTORE` to its size since version 254, and the unit does before.
+    /// Returns the store, if there is one. Since version 254 systemd sets `FDSTORE` to its size; with earlier versions the unit
+    /// has to set it.
     pub fn of_environment() -> Option<Self> {
         let size = env::var("FDSTORE").ok()?.parse::<u32>().ok()?;
         let path = env::var_os("NOTIFY_SOCKET").filter(|_| size > 0)?;
@@ -91,14 +92,14 @@ impl FdStore {
         connected.inspect_err(|error| log::warn!("cannot connect to systemd's NOTIFY_SOCKET: {error}")).ok()
     }
 
-    /// The number of its socket.
+    /// Returns the descriptor number of its socket.
     pub fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Stores file descriptors under a name, with those that it has.
+    /// Stores file descriptors under a name, in addition to those already stored.
     pub fn store(&self, name: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        // Without FDPOLL=0, systemd would drop the maps: polled, most of them report an error.
+        // Without FDPOLL=0, systemd would drop the maps, because most of them report an error when polled.
         let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
         for fds in fds.chunks(MAX_FDS) {
             let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -111,7 +112,7 @@ impl FdStore {
         Ok(())
     }
 
-    /// Removes all file descriptors of a name.
+    /// Removes all file descriptors stored under a name.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let message = format!("FDSTOREREMOVE=1\nFDNAME={name}");
         let control = &mut SendAncillaryBuffer::default();
@@ -127,7 +128,7 @@ fn connect(path: &[u8]) -> io::Result<UnixDatagram> {
     };
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&address)?;
-    // If systemd does not read, do not wait for it.
+    // Never wait for systemd to read.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -142,7 +143,7 @@ mod tests {
     use super::{Notification, ServiceManager, connect};
 
     #[test]
-    fn notifications_arrive_at_an_abstract_socket() {
+    fn sends_notifications_to_abstract_socket() {
         let name = format!("biolat-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
@@ -152,7 +153,7 @@ mod tests {
         let mut buffer = [0; 32];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
-        // Once the queue is full, notifying fails until it is read.
+        // Once the queue is full, notifying fails until the queue is read.
         while manager.notify(Notification::Alive) {}
         while socket.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == b"WATCHDOG=1") {
             if manager.notify(Notification::Ready) {

@@ -1,4 +1,4 @@
-//! What standard output can show, and text that fits it: colours, width, character set, bars, line breaks.
+//! Capabilities of standard output (colours, width, character set), and text that fits it: bars, line breaks.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use std::{
 use biolat_model::text::format::NumberFormat;
 use clap::ValueEnum;
 
-/// The width of a terminal that does not tell its own, and of a pipe.
+/// Width of a pipe, or of a terminal that does not report its width.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Narrower than that nothing fits; wider lines are hard to read.
+/// Nothing fits in less, and longer lines are hard to read.
 const WIDTHS: RangeInclusive<usize> = 40..=200;
 
 /// When to use colours.
@@ -26,41 +26,41 @@ pub enum Color {
     Never,
 }
 
-/// What standard output can show.
+/// Capabilities of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether to use colours.
     pub color: bool,
-    /// Whether it shows more than ASCII.
+    /// Whether it shows characters beyond ASCII.
     pub unicode: bool,
-    /// Whether it is a terminal at all, and not a file or a pipe.
+    /// Whether it is a terminal, as opposed to a file or a pipe.
     pub is_terminal: bool,
 }
 
-/// How a piece of text is highlighted.
+/// Highlighting of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Highlight {
     /// A heading, or something to copy.
     Strong,
     /// A bar of a histogram.
     Bar,
-    /// It works.
+    /// A success.
     Good,
-    /// It failed.
+    /// A failure.
     Bad,
-    /// Worth knowing.
+    /// Something worth knowing.
     Note,
 }
 
 impl Terminal {
-    /// Of standard output and this process' environment.
+    /// Detects the capabilities of standard output, using the environment of this process.
     pub fn of_stdout(color: Color) -> Self {
-        // An empty variable is the same as none.
+        // An empty variable counts as unset.
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         Self::detect(color, io::stdout().is_terminal(), variable)
     }
 
-    /// Of an environment with these variables.
+    /// Detects the capabilities for an environment with these variables.
     pub fn detect(color: Color, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
         let term = variable("TERM");
         let color = match color {
@@ -77,24 +77,24 @@ impl Terminal {
         Self { color, unicode, is_terminal }
     }
 
-    /// The width now: a window may be resized at any time.
+    /// Returns the current width, because a window can be resized at any time.
     pub fn width(self) -> usize {
         let given = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let width = given.or_else(|| self.is_terminal.then(columns).flatten()).filter(|width| *width > 0);
         width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
     }
 
-    /// The width for lines that may have any length in a file or a pipe.
+    /// Returns the width for lines that can have any length in a file or a pipe.
     pub fn line_width(self) -> usize {
         if self.is_terminal { self.width() } else { usize::MAX }
     }
 
-    /// How numbers are written on it.
+    /// Returns the number format.
     pub fn numbers(self, milliseconds: bool) -> NumberFormat {
         NumberFormat { unicode: self.unicode, milliseconds }
     }
 
-    /// Text in the colour of its kind.
+    /// Colours text according to its highlighting.
     pub fn paint(self, highlight: Highlight, text: &str) -> String {
         let code = match highlight {
             Highlight::Strong => "1",
@@ -106,7 +106,7 @@ impl Terminal {
         if self.color && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A bar of this share of a width, padded with spaces if `padded`. Anything above zero is visible.
+    /// Draws a bar that covers this share of a width, padded with spaces if `padded` is set. Any share above zero is visible.
     pub fn bar(self, share: f64, width: usize, padded: bool) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         let (whole, part) = if self.unicode {
@@ -122,7 +122,7 @@ impl Terminal {
         format!("{}{:pad$}", self.paint(Highlight::Bar, &bar), "")
     }
 
-    /// Text of at most so many characters: the rest of a longer one is left out, visibly.
+    /// Cuts text to this number of characters, and marks the cut.
     pub fn cut(self, text: &str, width: usize) -> String {
         if text.chars().count() <= width {
             return text.to_owned();
@@ -131,7 +131,7 @@ impl Terminal {
         begin + if self.unicode { "…" } else { "~" }
     }
 
-    /// One character as high as this share. Anything above zero is visible.
+    /// Draws a character of this height. Any share above zero is visible.
     pub fn height(self, share: Option<f64>) -> char {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
@@ -145,21 +145,21 @@ impl Terminal {
     }
 }
 
-/// Whether the locale's character set is UTF-8, by the first of its variables that is set.
+/// Whether the locale's character set is UTF-8, according to the first locale variable that is set.
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The width of standard output, if it is a terminal that knows it.
+/// Returns the width of standard output, if it is a terminal that reports its width.
 fn columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Breaks text between words so that no line is wider than that. Lines after the first begin with the indent; the first one
-/// is printed behind it. A passage in backquotes counts as one word.
+/// Wraps text between words to lines of at most this width. All lines but the first are indented; the first is assumed to follow
+/// text of that width. A passage in backquotes counts as one word.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut lines = vec![String::new()];
     let mut wide = indent;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn environments() {
+    fn detects_colours_and_unicode() {
         let utf8 = [("LANG", "en_GB.UTF-8"), ("TERM", "xterm")];
         assert_eq!(detect(Auto, true, &utf8), RICH);
         assert_eq!(detect(Auto, false, &utf8), PLAIN);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn locales() {
+    fn detects_utf8_locales() {
         let utf8 = |variables: &[(&str, &str)]| detect(Auto, true, variables).unicode;
         assert!(utf8(&[("LANG", "de_DE.UTF-8")]) && utf8(&[("LANG", "de_DE.UTF-8@euro")]));
         assert!(utf8(&[("LC_ALL", "C.utf8"), ("LC_CTYPE", "C"), ("LANG", "C")]));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_and_heights() {
+    fn draws_bars_and_heights() {
         let unicode = Terminal { color: false, ..RICH };
         assert_eq!(unicode.bar(1.0, 4, false), "████");
         assert_eq!(unicode.bar(0.5, 3, false), "█▌");
@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn colours() {
+    fn paints_only_with_colours() {
         assert_eq!(PLAIN.paint(Highlight::Bad, "x"), "x");
         assert_eq!(RICH.paint(Highlight::Bad, "x"), "\x1b[1;31mx\x1b[0m");
     }
 
     #[test]
-    fn lines_are_no_wider() {
+    fn wraps_lines_to_width() {
         assert_eq!(wrapped("one two three", 9, 2), "one two\n  three");
         assert_eq!(wrapped("incomprehensibilities a", 9, 2), "incomprehensibilities\n  a");
         assert_eq!(wrapped("run `a b c` now", 9, 2), "run\n  `a b c`\n  now");

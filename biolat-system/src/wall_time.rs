@@ -1,4 +1,4 @@
-//! Points in time as people give them, on the command line and in URLs: RFC 3339, seconds since the epoch, `-2h`, `03:00`.
+//! Parses points in time on the command line and in URLs: RFC 3339, seconds since the epoch, `-2h`, `03:00`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use biolat_model::text::duration;
 
 use crate::c_library::time_of_local_day;
 
-/// Parses a point in time. `03:00` is a time of today by the clock of this host or, if that is still to come, of yesterday.
+/// Parses a point in time. `03:00` is today in this host's time zone or, if that is still in the future, yesterday.
 pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     let parsed = if text == "now" {
         Some(now)
@@ -25,7 +25,7 @@ pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     })
 }
 
-/// A number without a unit.
+/// Parses a number without a unit.
 fn seconds(text: &str) -> Option<Duration> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     is_number.then(|| duration::parse(text)).flatten()
@@ -41,7 +41,7 @@ fn time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
     past.flatten().find(|time| *time <= now)
 }
 
-/// Hour, minute and second, if there is one.
+/// Parses hour, minute and optionally second.
 fn clock(text: &str) -> Option<[u8; 3]> {
     let mut parts = text.split(':').map(|part| {
         let is_number = (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -72,7 +72,7 @@ fn rfc_3339(text: &str) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(utc).ok()?) + fraction)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar; `None` if there is no such date.
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar; `None` if there is no such date.
 fn days_since_epoch(year: u16, month: u16, day: u16) -> Option<i64> {
     let is_leap = |year: u16| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let february = if is_leap(year) { 29 } else { 28 };
@@ -99,14 +99,14 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs_f64(seconds)
     }
 
-    /// `date -u` is right.
+    /// Parses with `date`, as a reference.
     fn date(text: &str) -> SystemTime {
         let output = Command::new("date").args(["-d", text, "+%s"]).output().unwrap();
         at(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
     }
 
     #[test]
-    fn rfc_3339() {
+    fn parses_rfc_3339() {
         let now = at(1.8e9);
         for text in [
             "2026-01-05T03:00:00Z",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms() {
+    fn parses_other_formats() {
         let now = at(1.8e9);
         for (text, expected) in [
             ("now", 1.8e9),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_is_the_latest_one() {
+    fn time_of_day_is_the_latest_in_the_past() {
         let noon = date("2026-01-05 12:00:00");
         for (text, expected) in [
             ("03:00", "2026-01-05 03:00:00"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn no_times() {
+    fn rejects_invalid_times() {
         for text in [
             "",
             "-",
@@ -184,7 +184,7 @@ mod tests {
             "2026-01-05T03:00:00.xZ",
         ] {
             let parsed = parse(text, at(1.8e9));
-            // A plain number is seconds since the epoch.
+            // A plain number is valid: it is seconds since the epoch.
             assert_eq!(parsed.is_ok(), text == "3", "{text}: {parsed:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! Generated parts of the documentation. They stand between `<!-- generated: NAME -->` and `<!-- end -->`.
+//! Checks generated parts of the documentation, which are between `<!-- generated: NAME -->` and `<!-- end -->`.
 
 use std::{fs, path::Path};
 
-/// Set to any value, this writes the documentation instead of checking it.
+/// If this environment variable is set to any value, the documentation is written instead of checked.
 const UPDATE: &str = "BIOLAT_UPDATE_DOCS";
 
-/// Checks that a part of a file, relative to the repository, is what the code says.
+/// Checks that a generated part matches the code. `file` is relative to the repository.
 pub fn check(file: &str, part: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = fs::read_to_string(&path).unwrap();

@@ -1,6 +1,6 @@
-//! Shared by the tests of several crates.
+//! Fixtures and helpers shared by the tests of several crates.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails this way")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 pub mod btf;
 pub mod generated_docs;

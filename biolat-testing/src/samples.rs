@@ -1,4 +1,4 @@
-//! Snapshots made by hand, for tests.
+//! Handmade snapshots and parts of them.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use biolat_model::{
     },
 };
 
-/// So many seconds after the epoch.
+/// Returns the time at this number of seconds after the epoch.
 pub fn at(seconds: f64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs_f64(seconds)
 }
@@ -47,10 +47,10 @@ pub fn device(name: &str, since: f64, series: Vec<SeriesView>) -> DeviceView {
     }
 }
 
-/// The name of a band, the size histogram's buckets of its requests, and the latency of each in seconds.
+/// Name of a band, its buckets of the size histogram, and the latency of each request in seconds.
 pub type BandSample<'a> = (&'a str, &'a [(i32, u64)], f64);
 
-/// Requests by size.
+/// Makes the size histogram and the bands.
 pub fn sizes(bands: &[BandSample<'_>]) -> SizesView {
     let mut requests: BTreeMap<i32, u64> = BTreeMap::new();
     let bands = bands.iter().map(|&(size, buckets, latency)| {
@@ -65,7 +65,7 @@ pub fn sizes(bands: &[BandSample<'_>]) -> SizesView {
     SizesView { requests, bands }
 }
 
-/// So many I/Os with this latency in seconds.
+/// Makes a histogram of `count` I/Os with this latency in seconds.
 fn band(count: u64, latency: f64) -> BandHistogram {
     let ns = (latency * 1e9).round() as u64;
     let mut cells = [0; BAND_CELLS];
@@ -73,12 +73,12 @@ fn band(count: u64, latency: f64) -> BandHistogram {
     BandHistogram::from_cells(&cells, u128::from(ns) * u128::from(count))
 }
 
-/// A cgroup that is named by its path.
+/// Makes a workload without an identity, which is named by its cgroup's path.
 pub fn workload(cgroup: &str, usage: Vec<WorkloadUsage>) -> WorkloadView {
     WorkloadView { usage, ..WorkloadView::new(cgroup, &Identity::default(), at(9.0)) }
 }
 
-/// So many requests of 4 KiB, each with this time in the queue and in the device.
+/// Makes the usage for `ios` requests of 4 KiB, each with these seconds in the queue and in the device.
 pub fn usage(device: &str, op: &str, ios: u64, queue: f64, in_device: f64) -> WorkloadUsage {
     let ns = |seconds: f64| (seconds * 1e9).round() as u128 * u128::from(ios);
     WorkloadUsage {
@@ -92,7 +92,7 @@ pub fn usage(device: &str, op: &str, ios: u64, queue: f64, in_device: f64) -> Wo
     }
 }
 
-/// Of a daemon that has finished 20 collections, one every 5 s.
+/// Makes a snapshot of a daemon that has finished 20 collections, one every 5 s.
 pub fn snapshot(taken: f64, devices: Vec<DeviceView>) -> Snapshot {
     Snapshot {
         biolat: "0.1.0".into(),
@@ -107,7 +107,7 @@ pub fn snapshot(taken: f64, devices: Vec<DeviceView>) -> Snapshot {
     }
 }
 
-/// A read of 1.25 s at 22:13:20.123 UTC.
+/// Makes a read of 1.25 s that completed at 22:13:20.123 UTC.
 pub fn slow_io(number: u64, device: &str) -> SlowIo {
     let microseconds = |microseconds| Some(Duration::from_micros(microseconds));
     SlowIo {
@@ -124,13 +124,13 @@ pub fn slow_io(number: u64, device: &str) -> SlowIo {
     }
 }
 
-/// Of a daemon that records I/Os from 1 s on, and was started at this time.
+/// Makes the log of a daemon that records I/Os of at least 1 s.
 pub fn slow_log(ios: Vec<SlowIo>) -> ApiSlowLog {
     let snapshot = Snapshot { slow: ios.into(), ..snapshot(100.0, Vec::new()) };
     ApiSlowLog::of(&snapshot, Some(Duration::from_secs(1)))
 }
 
-/// A minute of a hundred I/Os of `sda`.
+/// Makes a minute with a hundred I/Os on `sda`.
 pub fn minute(began: f64, op: &str, slowest_seconds: f64, errors: u64) -> Period {
     let (device, op) = ("sda".into(), op.into());
     Period {

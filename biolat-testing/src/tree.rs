@@ -1,12 +1,12 @@
-//! A temporary sysfs for tests.
+//! A temporary fake sysfs.
 
 use std::{fs, path::PathBuf};
 
-/// Its mount point, removed when dropped.
+/// The root directory, which is removed on drop.
 pub struct Tree(pub PathBuf);
 
 impl Tree {
-    /// With these files below `block`.
+    /// Creates a tree with these files below `block`.
     pub fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("biolat-sysfs-{name}-{}", std::process::id()));
         let tree = Self(root);
@@ -16,7 +16,7 @@ impl Tree {
         tree
     }
 
-    /// Adds a file, anywhere below the root.
+    /// Writes a file. `path` is relative to the root.
     pub fn write(&self, path: &str, bytes: &[u8]) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,11 +1,11 @@
-//! Waiting in tests.
+//! Waiting for a condition.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// Waits until a condition holds. Long enough for an emulated machine on a busy host.
+/// Waits until a condition holds. The time limit is long enough for an emulated machine on a busy host.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {

@@ -1,7 +1,7 @@
-//! The audit of one device: completions in the disk statistics that the probe missed.
+//! Audits one device: finds completions in the disk statistics that the probe missed.
 //!
-//! The probe runs before the kernel accounts a completion. So counters that are read *after* the disk statistics hold at
-//! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
+//! The probe runs before the kernel accounts a completion. So counters that are read *after* the disk statistics include
+//! everything in the disk statistics, and any excess of the disk statistics consists of completions that the probe missed. The
 //! largest excess so far is a lower bound, and exact when the device is quiet.
 
 use biolat_model::device::Group;
@@ -9,20 +9,19 @@ use biolat_model::device::Group;
 use super::state::{numbers::array, record::AuditRecord};
 use crate::device::diskstats::DiskStats;
 
-/// The running audit of a device.
+/// The ongoing audit of a device.
 #[derive(Clone, Debug)]
 pub(super) struct Audit {
-    /// By how much the disk statistics were ahead of the counters when the audit was opened. At first this includes what
-    /// completed while the two were read, and hides as many misses; see [`Audit::tighten`].
+    /// Excess of the disk statistics when the audit was opened. At first it includes completions between the two readings, and
+    /// hides that many misses; see [`Audit::tighten`].
     initial_excess: [i128; 4],
-    /// Known losses up to then, which may have been of this device.
+    /// Known losses before the audit, on any device.
     initial_losses: u64,
     missed: [u64; 4],
 }
 
 impl Audit {
-    /// Opens the audit. Here the counters were read *before* the disk statistics, so that a completion in between is never
-    /// considered missed.
+    /// Opens an audit, with counters that were read *before* the disk statistics, so a completion in between never looks missed.
     pub(super) fn open(counted: &DiskStats, diskstats: &DiskStats, losses: u64) -> Self {
         Self {
             initial_excess: Group::ALL.map(|group| excess(diskstats, counted, group)),
@@ -31,14 +30,14 @@ impl Audit {
         }
     }
 
-    /// Checks disk statistics that were read before the counters. `losses` are accounted completions that are lost for a
-    /// known reason, on any device.
+    /// Checks disk statistics that were read before the counters. `losses` are accounted completions that were lost for a known
+    /// reason, on any device.
     pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
         let excesses = Group::ALL.map(|group| {
             let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize];
             u64::try_from(excess).unwrap_or(0)
         });
-        // A loss explains one completion of one group, whichever that is: not one of each.
+        // A loss explains one completion in one group, whichever it is, not one in each group.
         let known = losses.saturating_sub(self.initial_losses) + self.missed.iter().sum::<u64>();
         let mut unexplained = excesses.iter().sum::<u64>().saturating_sub(known);
         for (missed, excess) in self.missed.iter_mut().zip(excesses) {
@@ -48,8 +47,8 @@ impl Audit {
         }
     }
 
-    /// Lowers the initial excess, by counters that were again read before the disk statistics: it cannot have been more than
-    /// the excess is now.
+    /// Lowers the initial excess, using counters that were again read before the disk statistics: it cannot have been larger than
+    /// the current excess.
     pub(super) fn tighten(&mut self, counted: &DiskStats, diskstats: &DiskStats) {
         for group in Group::ALL {
             let initial = &mut self.initial_excess[group as usize];
@@ -57,7 +56,7 @@ impl Audit {
         }
     }
 
-    /// As it is kept for the next daemon.
+    /// Returns the audit as it is kept for the next daemon.
     pub(super) fn to_record(&self) -> AuditRecord {
         let Self { initial_excess, initial_losses, missed } = self;
         AuditRecord {
@@ -67,7 +66,7 @@ impl Audit {
         }
     }
 
-    /// `None` if the record is not one of an audit.
+    /// Restores an audit; `None` if the record is invalid.
     pub(super) fn from_record(record: &AuditRecord) -> Option<Self> {
         let initial_excess: [i64; 4] = array(&record.initial_excess)?;
         Some(Self {
@@ -77,13 +76,13 @@ impl Audit {
         })
     }
 
-    /// Completions that the probe missed, by group.
+    /// Returns the completions that the probe missed, by group.
     pub(super) fn missed(&self) -> Vec<(Group, u64)> {
         Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
     }
 }
 
-/// No count of completions is so large.
+/// Clamps an excess to 64 bits, which no count of completions exceeds.
 fn clamp(excess: i128) -> i64 {
     i64::try_from(excess).unwrap_or(if excess < 0 { i64::MIN } else { i64::MAX })
 }
@@ -100,11 +99,11 @@ mod tests {
     use crate::device::diskstats::DiskStats;
 
     #[test]
-    fn only_an_excess_of_the_disk_statistics_is_missed() {
+    fn counts_excess_of_disk_statistics_as_missed() {
         let mut audit = Audit::open(&DiskStats::new([5, 0, 0, 0]), &DiskStats::new([105, 7, 0, 0]), 0);
         audit.check(&DiskStats::new([205, 7, 0, 0]), &DiskStats::new([105, 0, 0, 0]), 0);
         assert_eq!(audit.missed()[0], (Group::Read, 0));
-        // Completions that are counted and not accounted yet hide misses only until they are.
+        // Completions that are counted but not accounted yet hide misses only until they are accounted.
         audit.check(&DiskStats::new([300, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
         assert_eq!(
             audit.missed(),
@@ -112,13 +111,13 @@ mod tests {
         );
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
         assert_eq!(audit.missed()[0], (Group::Read, 10));
-        // It never shrinks.
+        // The number never shrinks.
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([260, 9, 0, 0]), 0);
         assert_eq!(audit.missed()[..2], [(Group::Read, 10), (Group::Write, 1)]);
     }
 
     #[test]
-    fn completions_during_the_opening_hide_misses_only_at_first() {
+    fn tightening_reveals_misses_hidden_at_opening() {
         // 50 completed between the two reads.
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([150, 0, 0, 0]), 0);
         audit.tighten(&DiskStats::new([70, 0, 0, 0]), &DiskStats::new([172, 0, 0, 0]));
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_audit_is_what_it_was() {
+    fn record_round_trips() {
         let mut audit = Audit::open(&DiskStats::new([5, 7, 0, 0]), &DiskStats::new([2, 9, 1, 0]), 3);
         audit.check(&DiskStats::new([20, 9, 1, 0]), &DiskStats::new([15, 7, 0, 0]), 4);
         let kept = Audit::from_record(&audit.to_record()).unwrap();
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_loss_is_not_missed() {
+    fn known_loss_is_not_missed() {
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 3);
         audit.check(&DiskStats::new([10, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
         assert_eq!(audit.missed()[0], (Group::Read, 0));
@@ -152,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_explains_a_completion_of_one_group() {
+    fn loss_explains_one_completion_in_one_group() {
         let missed = |audit: &Audit| audit.missed().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 0);
         audit.check(&DiskStats::new([9, 8, 0, 0]), &DiskStats::new([4, 5, 0, 0]), 1);
         assert_eq!(missed(&audit), [5, 2, 0, 0]);
-        // What was found to be missed stays so, and what is lost then is not missed too.
+        // Completions found to be missed stay missed, and later losses are not counted as missed.
         audit.check(&DiskStats::new([9, 9, 1, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
         assert_eq!(missed(&audit), [5, 2, 0, 0]);
         audit.check(&DiskStats::new([9, 9, 2, 0]), &DiskStats::new([4, 5, 0, 0]), 3);

@@ -1,4 +1,4 @@
-//! The devices that scans have found, and what is known of each.
+//! The devices found by scans, and everything known about them.
 
 mod audits;
 mod lifetimes;
@@ -22,10 +22,10 @@ use biolat_system::host::Host;
 use super::{audit::Audit, spread::Spread, state::record::DeviceRecord};
 use crate::device::IdKind;
 
-/// What a scan has found, and when it began.
+/// Start time and result of a scan.
 type ScanResult = (Instant, Result<Vec<Device>>);
 
-/// How many devices that are gone are remembered.
+/// Number of devices to remember after they are gone.
 const GONE_DEVICES: usize = 100;
 
 pub(super) struct Devices {
@@ -33,32 +33,32 @@ pub(super) struct Devices {
     selection: Selection,
     ids: IdKind,
     known: BTreeMap<u64, KnownDevice>,
-    /// The latest that are gone: an I/O may fail after its device has disappeared.
+    /// The devices that disappeared most recently: an I/O can fail after its device has disappeared.
     gone: VecDeque<KnownDevice>,
-    /// Those that the last daemon knew, until they are found here.
+    /// Devices known to the previous daemon, until a scan finds them.
     kept: Vec<DeviceRecord>,
-    /// Devices that the probe has seen and no scan has found, and since when.
+    /// Devices that the probe has seen but no scan has found, and when the probe first saw them.
     unresolved: BTreeMap<u64, Instant>,
     /// Completions of devices that were gone before a scan found them.
     unresolved_completions: u64,
-    /// When the devices were scanned; `None` if a scan is due.
+    /// Time of the last scan; `None` if a scan is due.
     scanned: Option<Instant>,
     scan_result: Arc<Mutex<Option<ScanResult>>>,
-    /// When the latest scan began whose result is known here.
+    /// Start of the latest scan that has been evaluated.
     known_scan_began: Instant,
 }
 
-/// A device that the last scan has found.
+/// A device found by the last scan.
 pub(super) struct KnownDevice {
     pub(super) device: Device,
     pub(super) shown: bool,
     pub(super) since: SystemTime,
     pub(super) audit: Option<Audit>,
-    /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
+    /// Whether the device was quiet during a collection, so the audit's baseline is exact.
     was_quiet: bool,
     /// Whether the kernel records when requests are dispatched, judging by the latest ones.
     pub(super) has_dispatch_times: bool,
-    /// Whether the kernel records when I/O is submitted, judging by the latest ones.
+    /// Whether the kernel records when I/O is submitted, judging by the latest I/Os.
     pub(super) has_submission_times: bool,
     pub(super) spread: Spread,
 }
@@ -80,7 +80,7 @@ impl Devices {
         }
     }
 
-    /// Continues with what the last daemon knew.
+    /// Continues with the state of the previous daemon.
     pub(super) fn continue_from(&mut self, devices: &[DeviceRecord], unresolved_completions: u64) {
         self.kept = devices.to_vec();
         self.unresolved_completions = unresolved_completions;
@@ -98,27 +98,27 @@ impl Devices {
         self.known.iter_mut().map(|(&id, known)| (id, known))
     }
 
-    /// Those that are shown.
+    /// Returns the shown devices.
     pub(super) fn shown(&self) -> impl Iterator<Item = (u64, &KnownDevice)> {
         self.known.iter().filter(|(_, known)| known.shown).map(|(&id, known)| (id, known))
     }
 
-    /// A device that is known, or has been.
+    /// Returns a device that is known or was known recently.
     pub(super) fn find(&self, id: u64) -> Option<&KnownDevice> {
         self.get(id).or_else(|| self.gone.iter().rev().find(|known| known.device.id == id))
     }
 
-    /// Whether no scan has found this series' device.
+    /// Whether no scan has found the device of this series.
     pub(super) fn is_unresolved(&self, key: Key) -> bool {
         !self.known.contains_key(&key.device())
     }
 
-    /// Completions of devices that were gone before a scan found them.
+    /// Returns the number of completions of devices that were gone before a scan found them.
     pub(super) fn unresolved_completions(&self) -> u64 {
         self.unresolved_completions
     }
 
-    /// For the next daemon.
+    /// Returns the devices as they are kept for the next daemon.
     pub(super) fn to_records(&self) -> Vec<DeviceRecord> {
         self.known.iter().map(|(&id, known)| known.to_record(id)).collect()
     }
@@ -138,7 +138,7 @@ impl KnownDevice {
         }
     }
 
-    /// Continues what the last daemon knew of the same device.
+    /// Continues with the previous daemon's state of the same device.
     fn continue_from(&mut self, kept: &DeviceRecord) {
         self.since = time(kept.since);
         self.has_dispatch_times = kept.has_dispatch_times;

@@ -1,4 +1,4 @@
-//! A running collector, from the side of the thread that uses its snapshots.
+//! A handle to a running collector, for the thread that uses its snapshots.
 
 use std::{
     io,
@@ -24,25 +24,25 @@ use super::{
 };
 use crate::{device::uevent::Uevents, scrapes::Scrapes};
 
-/// How long the last collection may take before the process ends without it.
+/// Time limit for the last collection before the process ends without it.
 const LAST_COLLECTION_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a collector starts with.
+/// Settings of a collector.
 #[derive(Debug)]
 pub struct Settings {
     pub host: Host,
-    /// Which devices are shown.
+    /// Selects the devices to show.
     pub selection: Selection,
     pub probe: biolat_probe::Options,
     /// Time between two collections.
     pub interval: Duration,
-    /// Whether the collector's thread filters its system calls.
+    /// Whether to filter system calls in the collector's thread.
     pub seccomp: bool,
-    /// What the last daemon has kept, and where this one keeps it for the next.
+    /// What the previous daemon has kept, and where to keep it for the next one.
     pub kept: Option<Kept>,
 }
 
-/// A running collector. It ends when this and the task that follows uevents are dropped.
+/// A running collector. It ends when this handle and the task that follows uevents are dropped.
 pub struct Handle {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     commands: SyncSender<CollectorCommand>,
@@ -50,13 +50,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Attaches the probe and starts to collect, in a thread that drops its privileges. Returns when the probe is attached.
+    /// Attaches the probe and starts collecting in a thread that drops its privileges. Returns once the probe is attached.
     ///
-    /// Every socket that the collector needs is opened here, as afterwards the thread may open none.
+    /// Opens every socket that the collector needs, because its thread cannot open any afterwards.
     pub async fn start(settings: Settings) -> Result<Self> {
         let uevents = Uevents::subscribe();
         let (sender, snapshots) = watch::channel(None);
-        // One command may wait: a second rescan would find nothing new.
+        // One pending command is enough: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
         let Settings { host, selection, probe, interval, seccomp, kept } = settings;
@@ -65,7 +65,7 @@ impl Handle {
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
             let mut collector = origin::begin(host, selection, probe, kept)?;
-            // The loader is the larger part of it.
+            // Most of the code that has run so far is the loader, which is not needed again.
             c_library::unmap_code();
             collector.workloads.scrapes = counted;
             collector.drop_privileges(seccomp)?;
@@ -86,17 +86,17 @@ impl Handle {
         Ok(Self { snapshots, commands, scrapes })
     }
 
-    /// Snapshots as they are made; `None` before the first. The channel closes when the collector has ended.
+    /// Returns the snapshots as they are published; `None` before the first. The channel closes when the collector has ended.
     pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
     }
 
-    /// Counted by the server.
+    /// Returns the counter that the server increments.
     pub fn scrapes(&self) -> Scrapes {
         self.scrapes.clone()
     }
 
-    /// Collects a last time and ends the collector. Gives up after [`LAST_COLLECTION_TIMEOUT`].
+    /// Collects one last time and stops the collector. Gives up after [`LAST_COLLECTION_TIMEOUT`].
     pub async fn collect_and_stop(&self) {
         let mut snapshots = self.snapshots();
         let ended = async {
@@ -106,7 +106,9 @@ impl Handle {
             while snapshots.changed().await.is_ok() {}
         };
         if timeout(LAST_COLLECTION_TIMEOUT, ended).await.is_err() {
-            log::warn!("the last collection took longer than {LAST_COLLECTION_TIMEOUT:?}: ending without it");
+            log::warn!(
+                "the last collection took longer than {LAST_COLLECTION_TIMEOUT:?}: stopping without it"
+            );
         }
     }
 }
@@ -116,7 +118,7 @@ async fn follow_uevents(uevents: io::Result<Uevents>, commands: SyncSender<Colle
     match uevents {
         Ok(uevents) => loop {
             if let Err(error) = uevents.next().await {
-                log::warn!("cannot read uevents any more: {error}; scanning devices every 30 s instead");
+                log::warn!("cannot read uevents: {error}; scanning devices every 30 s instead");
                 return;
             }
             // If the channel is full, a rescan is pending anyway.

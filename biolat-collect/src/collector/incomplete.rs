@@ -1,6 +1,6 @@
-//! Which I/Os of a reading are counted. The kernel copies a CPU's counters while the probe may write them, so that an I/O that
-//! completes meanwhile is in some of them and not yet in others. It is left for the next reading: then counts that have to be
-//! equal are so at any time.
+//! Decides which I/Os of a reading to count. The kernel copies a CPU's counters while the probe may be writing them, so an I/O
+//! that completes meanwhile can be in some counters and not yet in others. It is left for the next reading, so counts that have
+//! to be equal always are.
 
 use biolat_common::{
     bucket,
@@ -9,31 +9,33 @@ use biolat_common::{
     workload::Entry,
 };
 
-/// What is known of the I/Os of a series.
+/// Properties of a series' I/Os.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
-    /// They are counted by size.
+    /// Whether they are counted by size.
     pub(super) has_sizes: bool,
-    /// Reads or writes. Of these only an empty flush, which is accounted as a write, has no data, and it is not dispatched.
+    /// Whether they are reads or writes. Among these only an empty flush, which is accounted as a write, has no data, and it is
+    /// not dispatched.
     pub(super) is_read_or_write: bool,
-    /// There were some with data that were not dispatched.
+    /// Whether some I/Os with data were not dispatched.
     pub(super) has_undispatched: bool,
 }
 
 impl Kind {
-    /// Whether I/Os with data alone are dispatched.
-    fn only_data_is_split(self) -> bool {
+    /// Whether only I/Os with data are dispatched.
+    fn dispatches_only_data(self) -> bool {
         self.has_sizes && self.is_read_or_write
     }
 
-    /// Whether all I/Os with data have been dispatched: then their times in the device are those of the bands.
-    fn has_no_undispatched(self, sizes: &Sizes) -> bool {
+    /// Whether all I/Os with data were dispatched, so their device times are those of the bands.
+    fn has_dispatched_all_data(self, sizes: &Sizes) -> bool {
         !self.has_undispatched && sizes.undispatched == 0
     }
 }
 
-/// Reduces the growth of the counters of all CPUs, and of the completions on each, to the I/Os of the reference, which are
-/// complete. The counters themselves have neither bytes nor times.
+/// Limits the growth of the counters (summed over all CPUs) and of the per-CPU completions to the I/Os in the reference, which
+/// are complete. The probe counts bytes and the queue, device and unsplit times of these series only by workload, so they are
+/// left alone; admission times and the times of the bands are in the counters.
 pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let groups = growth.series.cells.chunks_mut(bucket::CELLS / size::BAND_CELLS);
     for (group, &count) in groups.zip(&reference.cells) {
@@ -43,25 +45,25 @@ pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &m
     reduce(&mut series.errors, reference.errors);
     let own = [series.device_ns, series.unsplit_ns];
     (series.device_ns, series.unsplit_ns) = (reference.device_ns, reference.unsplit_ns);
-    leave_incomplete(growth, completions, kind);
+    exclude_incomplete(growth, completions, kind);
     [growth.series.device_ns, growth.series.unsplit_ns] = own;
-    if kind.has_no_undispatched(&growth.sizes) {
+    if kind.has_dispatched_all_data(&growth.sizes) {
         reduce_device_time(&mut growth.sizes, reference.device_ns);
     }
 }
 
-/// Reduces the growth of the counters of all CPUs, and of the completions on each, to I/Os that are in all of them.
-pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], kind: Kind) {
+/// Limits the growth of the counters (summed over all CPUs) and of the per-CPU completions to I/Os that all of them include.
+pub(super) fn exclude_incomplete(growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let Counters { series, sizes } = growth;
     let mut total = count(series, Phase::Total);
-    let mut split = split(series);
-    if series.unsplit_ns == 0 && !kind.only_data_is_split() {
+    let mut split = split_count(series);
+    if series.unsplit_ns == 0 && !kind.dispatches_only_data() {
         total = total.min(split);
     }
     if kind.has_sizes {
         let all_data = with_data(sizes);
         let mut data = total.min(all_data);
-        if kind.only_data_is_split() {
+        if kind.dispatches_only_data() {
             data = data.min(split + sizes.undispatched);
             split = data.saturating_sub(sizes.undispatched);
             sizes.undispatched = sizes.undispatched.min(data);
@@ -70,7 +72,7 @@ pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], k
         total = empty + data;
         reduce(&mut sizes.requests[..1], empty);
         reduce_bands(sizes, all_data - data);
-        if kind.only_data_is_split() && kind.has_no_undispatched(sizes) {
+        if kind.dispatches_only_data() && kind.has_dispatched_all_data(sizes) {
             equalize_device_time(series, sizes);
         }
     }
@@ -83,23 +85,23 @@ pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], k
     reduce(completions, total);
 }
 
-/// I/Os of a phase.
+/// Returns the number of I/Os in a phase.
 fn count(series: &Series, phase: Phase) -> u64 {
     sum(series.cells.iter().map(|cell| &cell[phase as usize]))
 }
 
-/// I/Os whose latency is split, as far as both parts are counted.
-fn split(series: &Series) -> u64 {
+/// Returns the number of I/Os whose queue and device latencies have both been counted.
+fn split_count(series: &Series) -> u64 {
     count(series, Phase::Queue).min(count(series, Phase::Device))
 }
 
-/// I/Os with data that are counted by size and by latency.
+/// Returns the number of I/Os with data that are counted by size and by latency.
 fn with_data(sizes: &Sizes) -> u64 {
-    (0..BANDS).map(|band| of_band(sizes, band)).sum()
+    (0..BANDS).map(|band| count_in_band(sizes, band)).sum()
 }
 
-/// I/Os of a band that are counted by size and by latency.
-fn of_band(sizes: &Sizes, band: usize) -> u64 {
+/// Returns the number of I/Os in a band that are counted by size and by latency.
+fn count_in_band(sizes: &Sizes, band: usize) -> u64 {
     sum(&sizes.requests[size::cells_of_band(band)]).min(sum(&sizes.bands[band]))
 }
 
@@ -107,9 +109,9 @@ fn reduce_phase(series: &mut Series, phase: Phase, to: u64) {
     reduce(series.cells.iter_mut().map(|cell| &mut cell[phase as usize]), to);
 }
 
-/// Leaves out so many I/Os with data, by size as well as by latency.
+/// Removes this many I/Os with data from the counts by size and by latency.
 fn reduce_bands(sizes: &mut Sizes, mut surplus: u64) {
-    let mut bands: [(u64, usize); BANDS] = std::array::from_fn(|band| (of_band(sizes, band), band));
+    let mut bands: [(u64, usize); BANDS] = std::array::from_fn(|band| (count_in_band(sizes, band), band));
     bands.sort_unstable_by(|one, other| other.cmp(one));
     for (count, band) in bands {
         let left_out = surplus.min(count);
@@ -119,13 +121,13 @@ fn reduce_bands(sizes: &mut Sizes, mut surplus: u64) {
     }
 }
 
-/// The same time in the device for all bands together and for the series.
+/// Makes the series' device time and the sum of the bands' device times equal, at the smaller of the two.
 fn equalize_device_time(series: &mut Series, sizes: &mut Sizes) {
     reduce_device_time(sizes, series.device_ns);
     series.device_ns = sizes.band_ns.iter().sum();
 }
 
-/// Reduces the time in the device of all bands together to this, beginning with bands of which no I/O is left.
+/// Reduces the device times of the bands until they add up to at most this, beginning with bands that have no I/Os left.
 fn reduce_device_time(sizes: &mut Sizes, to: u64) {
     let Sizes { band_ns, bands, .. } = sizes;
     let mut surplus = band_ns.iter().sum::<u64>().saturating_sub(to);
@@ -138,7 +140,8 @@ fn reduce_device_time(sizes: &mut Sizes, to: u64) {
     }
 }
 
-/// A number that grows with each of the counters.
+/// Returns the sum of all counts and times. Counters only grow, so it changes whenever one of them does. Bytes, errors, requeues
+/// and `undispatched` are not included: they do not decide whether an I/O is complete.
 pub(super) fn amount(counters: &Counters) -> u64 {
     let Counters { series, sizes } = counters;
     let counts = sum(series.cells.as_flattened()) + sum(&sizes.requests) + sum(sizes.bands.as_flattened());
@@ -175,22 +178,22 @@ mod tests {
 
     use biolat_common::workload::Entry;
 
-    use super::{Kind, count, leave_incomplete, limit_to, sum};
+    use super::{Kind, count, exclude_incomplete, limit_to, sum};
 
-    /// How the probe counts one I/O: each step writes one counter.
+    /// Models how the probe counts one I/O: each step writes one counter.
     #[derive(Clone, Debug)]
     struct Io {
         size_cell: usize,
         latency_cell: usize,
         kind: IoKind,
-        /// The steps that the copy of the counters sees. The next copy sees all.
+        /// Steps that the copy of the counters sees. The next copy sees all.
         seen: [bool; 8],
     }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum IoKind {
         Dispatched,
-        /// With data: it fails before it is dispatched.
+        /// Has data, but fails before it is dispatched.
         Undispatched,
         EmptyFlush,
     }
@@ -229,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The entry of these I/Os, all workloads together.
+    /// Returns the entry for these I/Os, summed over all workloads.
     fn reference<'a>(ios: impl IntoIterator<Item = &'a Io>) -> Entry {
         let mut entry = Entry::ZERO;
         for io in ios {
@@ -242,8 +245,8 @@ mod tests {
         entry
     }
 
-    fn taken(mut growth: Counters, has_undispatched: bool) -> Counters {
-        leave_incomplete(
+    fn complete_part(mut growth: Counters, has_undispatched: bool) -> Counters {
+        exclude_incomplete(
             &mut growth,
             &mut [],
             Kind { has_sizes: true, is_read_or_write: true, has_undispatched },
@@ -255,7 +258,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn counts_of_any_reading_agree(
+        fn counts_agree_in_any_reading(
             complete in vec(io(), 1..30),
             torn in vec(vec(io(), 0..4), 1..8),
         ) {
@@ -269,7 +272,7 @@ mod tests {
                     io.count(&mut copy, io.seen);
                     io.count(&mut counters, [true; 8]);
                 }
-                let growth = taken(copy.since(&last), last.sizes.undispatched > 0);
+                let growth = complete_part(copy.since(&last), last.sizes.undispatched > 0);
                 last.merge(&growth);
                 let Counters { series, sizes } = &last;
                 let data = sum(sizes.bands.as_flattened());
@@ -281,7 +284,7 @@ mod tests {
                     prop_assert_eq!(series.device_ns, sizes.band_ns.iter().sum::<u64>());
                 }
             }
-            last.merge(&taken(counters.since(&last), last.sizes.undispatched > 0));
+            last.merge(&complete_part(counters.since(&last), last.sizes.undispatched > 0));
             prop_assert!(last == counters);
         }
     }
@@ -289,9 +292,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// In each round, some I/Os complete before the tables of workloads are switched, and some while the counters are read.
+        /// In each round, some I/Os complete before the workload tables are switched, and some while the counters are read.
         #[test]
-        fn counts_are_those_of_the_workloads(
+        fn counts_match_the_workloads(
             rounds in vec((vec(io(), 0..10), vec(io(), 0..6)), 1..8),
         ) {
             let (mut counters, mut last) = (Counters::ZERO, Counters::ZERO);
@@ -308,7 +311,7 @@ mod tests {
                 let expected = reference(late.iter().copied().chain(complete));
                 all.extend(late.drain(..).chain(complete));
                 late.extend(torn);
-                // These are only counted by workload.
+                // These are counted only by workload.
                 for counters in [&mut counters, &mut copy] {
                     (counters.series.device_ns, counters.series.unsplit_ns) = (0, 0);
                 }
@@ -336,9 +339,9 @@ mod tests {
         }
     }
 
-    /// Two I/Os of different sizes that took as long, one of which is late: the band of the other one has its time.
+    /// Two I/Os of different sizes with the same latency, one of them late: its band must get no time.
     #[test]
-    fn a_band_without_ios_has_no_time() {
+    fn band_without_ios_has_no_time() {
         for late in [4, 8] {
             let io =
                 |size_cell| Io { size_cell, latency_cell: 100, kind: IoKind::Dispatched, seen: [true; 8] };
@@ -356,21 +359,21 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_dispatch_timestamps_is_counted() {
+    fn counts_device_without_dispatch_timestamps() {
         let mut counters = Counters::ZERO;
         for latency_cell in 100..120 {
             let io = Io { size_cell: 4, latency_cell, kind: IoKind::Undispatched, seen: [true; 8] };
             io.count(&mut counters, [true; 8]);
         }
-        assert!(taken(counters, false) == counters);
+        assert!(complete_part(counters, false) == counters);
     }
 
     #[test]
-    fn without_sizes_phases_agree() {
+    fn phases_agree_without_sizes() {
         let mut counters = Counters::ZERO;
         counters.series.cells[80] = [0, 3, 4, 5];
         let mut completions = [2, 3];
-        leave_incomplete(
+        exclude_incomplete(
             &mut counters,
             &mut completions,
             Kind { has_sizes: false, is_read_or_write: true, has_undispatched: false },
@@ -379,12 +382,12 @@ mod tests {
     }
 
     #[test]
-    fn each_flush_without_data_is_dispatched() {
+    fn counts_dispatched_flushes_without_data() {
         let mut counters = Counters::ZERO;
         counters.series.cells[80] = [0, 3, 3, 3];
         counters.sizes.requests[0] = 3;
         let mut growth = counters;
-        leave_incomplete(
+        exclude_incomplete(
             &mut growth,
             &mut [],
             Kind { has_sizes: true, is_read_or_write: false, has_undispatched: false },

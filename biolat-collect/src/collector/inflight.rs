@@ -1,9 +1,9 @@
-//! I/Os that have not completed: how many there are, and the age of the oldest one of each device.
+//! I/Os in flight: how many there are, and the age of the oldest one on each device.
 //!
-//! A hung device must be known in each collection, and a busy node must not pay for it. As no I/O can become older than the
-//! oldest one, that one is looked up again first: while it is pending, its age is the answer. Otherwise all requests of
-//! the device are looked at: at once if it has just stopped to complete I/Os, else when it is its turn. A device that stops
-//! again and again has to wait for its turn, too: until then the age is a lower bound.
+//! A hung device has to be reported in each collection, without slowing down a busy node. No I/O can become older than the oldest
+//! one, so that one is looked up first: while it is pending, its age is the answer. Otherwise all requests of the device are
+//! surveyed: immediately if the device has just stalled, otherwise when its turn comes. A device that keeps stalling also has to
+//! wait for its turn; until then the age is a lower bound.
 
 use std::{
     collections::BTreeMap,
@@ -23,28 +23,28 @@ use crate::device::{
     sysfs::{hardware_queues, inflight},
 };
 
-/// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
+/// Surveys may take 1/125 of the time, a budget of 0.8 % of one CPU.
 const SHARE: u32 = 125;
 
-/// The longest time that surveys may owe to later collections: one minute's share.
+/// Maximum time that surveys can borrow from later collections: the share of one minute.
 const MOST_DEBT: Duration = Duration::from_millis(60_000 / SHARE as u64);
 
-/// How long a device without I/Os in flight counts as surveyed.
+/// Time for which a device without I/Os in flight counts as surveyed.
 const SURVEY_LASTS: Duration = Duration::from_secs(10);
 
-/// What is known of a device between two collections.
+/// State of a device between two collections.
 #[derive(Default)]
 struct InflightState {
     latest: Inflight,
     oldest: Option<Pending>,
-    /// Since when there have been I/Os in flight, and none has completed.
+    /// Start of the current period with I/Os in flight and no completion.
     stalled_since: Option<Instant>,
-    /// When a survey has last found nothing.
+    /// Time of the last survey that found nothing.
     was_clear: Option<Instant>,
     diskstats: DiskStats,
 }
 
-/// A request that has not completed, and where it was found.
+/// A pending request, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pending {
     place: Place,
@@ -52,14 +52,14 @@ struct Pending {
     age: Duration,
 }
 
-/// One run of the program: some slots of a hardware queue.
+/// Position of one run of the program: some slots of a hardware queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     hardware_queue: u32,
     first: u32,
 }
 
-/// What a look at all requests of a device found.
+/// Result of looking at all requests of a device.
 #[derive(Default)]
 struct Survey {
     requests: u32,
@@ -83,7 +83,7 @@ fn pending(place: Place, found: &Found) -> Option<Pending> {
     (allocated_at != 0).then_some(Pending { place, allocated_at, age })
 }
 
-/// What is known of each device, whose turn it is to be surveyed, and how long that may take.
+/// The state of each device, whose turn it is to be surveyed, and how long that may take.
 #[derive(Default)]
 pub(super) struct Surveys {
     states: BTreeMap<u64, InflightState>,
@@ -92,7 +92,7 @@ pub(super) struct Surveys {
     budget: Budget,
 }
 
-/// Time for surveys. One that takes longer than what is left is paid for by later collections.
+/// Time budget for surveys. A survey that exceeds it borrows from later collections.
 #[derive(Default)]
 struct Budget {
     left: Duration,
@@ -109,7 +109,7 @@ impl Budget {
         !self.left.is_zero()
     }
 
-    /// Whether a survey may be made that later collections have to pay for.
+    /// Whether a survey may borrow from later collections.
     fn may_borrow(&self) -> bool {
         self.debt < MOST_DEBT
     }
@@ -120,15 +120,15 @@ impl Budget {
     }
 }
 
-/// All of these devices, in ascending order from the first one after `last`.
+/// Returns all these devices in ascending order, beginning after `last`, and wrapping around.
 fn after(devices: &[u64], last: u64) -> impl Iterator<Item = u64> {
     let (before, after) = devices.split_at(devices.partition_point(|&id| id <= last));
     after.iter().chain(before).copied()
 }
 
 impl InflightState {
-    /// Follows whether anything completes. Whether it has just turned out that I/Os are in flight and none has completed since
-    /// the last collection.
+    /// Tracks whether I/Os complete. Returns whether the device has just stalled: there are I/Os in flight, and none has
+    /// completed since the last collection.
     fn stalls(&mut self, diskstats: DiskStats, now: Instant) -> bool {
         if diskstats.in_flight() == 0 || !diskstats.has_same_completions(&self.diskstats) {
             self.stalled_since = None;
@@ -139,7 +139,7 @@ impl InflightState {
         self.stalled_since == Some(now)
     }
 
-    /// Takes over what a survey found; none if there was none.
+    /// Updates the state with the result of a survey; `None` if there was none.
     fn update(&mut self, survey: Option<Survey>, now: Instant) {
         self.oldest = survey.as_ref().and_then(|survey| survey.oldest);
         if survey.as_ref().is_some_and(|survey| survey.requests == 0) {
@@ -152,14 +152,14 @@ impl InflightState {
             (Some(oldest), _) => (oldest.age, true),
             (None, Some(Survey { requests: 0, .. })) => (Duration::ZERO, true),
             _ if is_clear => (Duration::ZERO, true),
-            // Not surveyed, or without a timestamp of any request.
+            // Not surveyed, or no request has a timestamp.
             _ => (self.stalled_since.map_or(Duration::ZERO, |since| now - since), false),
         };
     }
 }
 
 impl Surveys {
-    /// Looks for I/Os in flight on each device that is shown, by disk statistics that were read in this collection.
+    /// Looks for I/Os in flight on each shown device, using disk statistics that were read in this collection.
     pub(super) fn look(
         &mut self,
         devices: &Devices,
@@ -173,7 +173,7 @@ impl Surveys {
         let (mut before, mut due) = (std::mem::take(states), Vec::new());
         for (id, known) in devices.shown() {
             let name = &known.device.name;
-            // Without I/O statistics nothing seems to complete, and there are no timestamps.
+            // Without I/O statistics nothing seems to complete, and there may be no timestamps.
             let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else { continue };
             let state = states.entry(id).insert_entry(before.remove(&id).unwrap_or_default()).into_mut();
             (state.latest.reads, state.latest.writes) =
@@ -199,7 +199,7 @@ impl Surveys {
         }
     }
 
-    /// The I/Os in flight of a device.
+    /// Returns the I/Os in flight on a device.
     pub(super) fn latest(&self, id: u64) -> Inflight {
         self.states.get(&id).map(|state| state.latest).unwrap_or_default()
     }
@@ -213,7 +213,7 @@ impl Budget {
     }
 }
 
-/// The requests of a device that have not completed.
+/// The pending requests of a device.
 struct Requests<'a> {
     probe: &'a Probe,
     sysfs: &'a Path,
@@ -221,14 +221,14 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// The oldest request where this one was found, unless it is younger: then this one has completed.
+    /// Returns the oldest request at the position of `oldest`; `None` if it is younger, which means that `oldest` has completed.
     fn still_pending(&self, oldest: Pending) -> Option<Pending> {
         let directory = self.open(oldest.place.hardware_queue).ok()?;
         let found = self.probe.look_at_inflight(directory.as_fd(), oldest.place.first).ok()?;
         pending(oldest.place, &found).filter(|found| found.allocated_at <= oldest.allocated_at)
     }
 
-    /// Looks at all of them; none if that is not possible.
+    /// Surveys all pending requests of the device; `None` if that is not possible.
     fn survey(&self) -> Option<Survey> {
         if !self.probe.sees_inflight() {
             return None;
@@ -237,7 +237,7 @@ impl Requests<'_> {
         for hardware_queue in hardware_queues(self.sysfs, self.device)? {
             let directory = match self.open(hardware_queue) {
                 Ok(directory) => directory,
-                // It has just been removed.
+                // The queue has just been removed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(_) => return None,
             };
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_all_runs_is_the_answer() {
+    fn reports_oldest_of_all_runs() {
         let (mut state, now) = (InflightState::default(), Instant::now());
         let found = survey(&[(3, 90), (0, 0), (2, 84), (9, 99)]);
         assert_eq!(updated(&mut state, Some(found), now), (16, true));
@@ -299,17 +299,17 @@ mod tests {
     }
 
     #[test]
-    fn without_timestamps_the_time_without_a_completion_is_a_lower_bound() {
+    fn reports_lower_bound_without_timestamps() {
         let began = Instant::now();
         let mut state = InflightState::default();
         let diskstats = |completed, in_flight| DiskStats::new([completed, 0, 0, 0]).with_in_flight(in_flight);
         assert!(!state.stalls(diskstats(5, 2), began));
         assert!(state.stalls(diskstats(5, 2), began + SECOND));
-        assert!(!state.stalls(diskstats(5, 2), began + 8 * SECOND), "only once");
+        assert!(!state.stalls(diskstats(5, 2), began + 8 * SECOND), "reported only once");
         assert_eq!(updated(&mut state, None, began + 8 * SECOND), (7, false));
         assert_eq!(updated(&mut state, Some(survey(&[(2, 0)])), began + 8 * SECOND), (7, false));
         assert_eq!(updated(&mut state, Some(survey(&[(2, 80)])), began + 8 * SECOND), (20, true));
-        // What is in flight is no I/O that the disk statistics count.
+        // The I/Os in flight are not counted by the disk statistics.
         assert_eq!(updated(&mut state, Some(survey(&[(0, 0)])), began + 8 * SECOND), (0, true));
         assert!(!state.stalls(diskstats(6, 2), began + 9 * SECOND));
         assert_eq!(updated(&mut state, None, began + 9 * SECOND), (0, false));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_survey_is_paid_for_by_later_collections() {
+    fn long_survey_borrows_from_later_collections() {
         let mut budget = Budget::default();
         budget.refill(SECOND);
         budget.spend(SECOND / 2);
@@ -336,9 +336,9 @@ mod tests {
         assert_eq!([left(), left(), left(), left()], [false, false, true, true]);
     }
 
-    /// Devices that stop again and again do not starve the others for ever.
+    /// Devices that keep stalling do not starve the others forever.
     #[test]
-    fn what_surveys_owe_is_limited() {
+    fn limits_debt_of_surveys() {
         let mut budget = Budget::default();
         let share = SECOND / SHARE;
         let surveys = (0..1000).filter(|_| {
@@ -349,14 +349,14 @@ mod tests {
             }
             may
         });
-        // The first few are owed; from then on one in 20 collections.
+        // The first few borrow; after that, one in 20 collections has a survey.
         assert!((50..56).contains(&surveys.count()));
         budget.refill(60 * SECOND / SHARE + 20 * share);
         assert!(budget.debt.is_zero());
     }
 
     #[test]
-    fn turns_go_round() {
+    fn turns_wrap_around() {
         let from = |last| after(&[3, 5, 9], last).collect::<Vec<_>>();
         assert_eq!((from(0), from(5), from(9)), (vec![3, 5, 9], vec![9, 3, 5], vec![3, 5, 9]));
         assert_eq!(after(&[], 4).next(), None);

@@ -1,4 +1,4 @@
-//! Completions in no histogram, by reason.
+//! Counts completions that are missing from the histograms, by reason.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,17 @@ use biolat_model::{
 use super::refusals::Refusals;
 
 pub(super) struct Losses {
-    /// By reason, including reasons without any.
+    /// By reason, including reasons with a count of 0.
     pub(super) by_reason: BTreeMap<Name, u64>,
-    /// Those that the disk statistics account for, over all devices.
+    /// Losses that the disk statistics account for, over all devices.
     pub(super) accounted: u64,
 }
 
 impl Losses {
-    /// By what the probe has counted, completions that the kernel has refused it, and those of devices that no scan has found.
+    /// Computes the losses from the probe's counts, the completions for which the kernel refused to run it, and the completions
+    /// of devices that no scan found.
     pub(super) fn new(counts: &Counts, refused: u64, refusals: &mut Refusals, unresolved: u64) -> Self {
-        let perhaps_lost = refusals.read(refused, counts);
+        let possibly_lost = refusals.read(refused, counts);
         let (mut by_reason, mut accounted) = (BTreeMap::new(), 0);
         for LossReason { name, counted_by, .. } in LOSS_REASONS {
             let count = match counted_by {
@@ -31,7 +32,7 @@ impl Losses {
             by_reason.insert(Name::Borrowed(name), count);
             accounted += if counted_by.is_accounted() { count } else { 0 };
         }
-        accounted += perhaps_lost - refusals.lost();
+        accounted += possibly_lost - refusals.lost();
         Self { by_reason, accounted }
     }
 }

@@ -1,6 +1,5 @@
-//! The collector. Each collection reads the kernel's disk statistics, then the probe's counters, audits one by the other, and
-//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots and
-//! the number of scrapes.
+//! The collector. Each collection reads the kernel's disk statistics and then the probe's counters, audits one against the other,
+//! and makes a [`Snapshot`]. The collector runs in its own thread and shares only its snapshots and the scrape count.
 
 mod audit;
 mod devices;
@@ -60,7 +59,7 @@ pub use handle::{Handle, Settings};
 pub use keep::Kept;
 pub use slots::slots_at_start;
 
-/// The collector: its parts, which a collection visits in turn.
+/// The collector: its parts, which each collection visits in turn.
 pub struct Collector {
     host: Host,
     /// Time between two collections.
@@ -76,14 +75,14 @@ pub struct Collector {
     surveys: Surveys,
     slow: SlowIoLog,
     refusals: Refusals,
-    /// What was counted by probes that this one has replaced.
+    /// Counts of the probes that this one has replaced.
     earlier: EarlierProbes,
-    /// Requeues that the kernel did not show to the probe.
+    /// Requeues for which the kernel did not run the probe.
     requeue_misses: u64,
-    /// When the counters were read last.
+    /// Time when the counters were last read.
     read: Option<Instant>,
     stats: CollectionStats,
-    /// None if nothing is kept for the next daemon.
+    /// `None` if nothing is kept for the next daemon.
     keep: Option<Keep>,
 }
 
@@ -92,8 +91,8 @@ impl Collector {
         &mut self.probe
     }
 
-    /// Drops the privileges of the calling thread, which collects, and of those that read sysfs and
-    /// wait for runs of the probe.
+    /// Drops the privileges of the calling thread, which collects, and of the threads that read sysfs and wait for runs of the
+    /// probe.
     fn drop_privileges(&mut self, filter: bool) -> Result<()> {
         let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
         reader.context("the thread that reads sysfs does not answer")??;
@@ -103,35 +102,35 @@ impl Collector {
         rights::drop_privileges(Role::Collecting { keeping }, filter)
     }
 
-    /// One collection.
+    /// Runs one collection.
     pub fn collect(&mut self) -> Result<Snapshot> {
         let begun = self.begin_collection()?;
         self.finish_collection(&begun)
     }
 
-    /// The first part of a collection, up to the point where it waits for runs of the probe that are in progress. Returns the disk
+    /// Runs the first part of a collection, up to the point where it has to wait for runs of the probe. Returns the disk
     /// statistics.
     fn begin_collection(&mut self) -> Result<BTreeMap<u64, DiskStats>> {
         if self.devices.is_scan_due() {
             self.rescan()?;
         }
-        // Before the counters, so that these have each I/O of the log.
+        // Read before the counters, so the counters include every I/O in the log.
         self.read_slow_records();
         let diskstats = self.devices.read_diskstats(&mut self.sysfs);
         self.switch_workloads()?;
         Ok(diskstats)
     }
 
-    /// The rest of a collection. It waits for those runs if they have not ended.
+    /// Runs the rest of a collection. Waits for the runs of the probe if they have not ended yet.
     fn finish_collection(&mut self, diskstats: &BTreeMap<u64, DiskStats>) -> Result<Snapshot> {
-        // Before the series, which then have all I/Os of the workloads.
+        // Read before the series, so the series include all I/Os of the workloads.
         self.workloads.read(&mut self.probe, &mut self.sysfs, &self.host)?;
         let mut index = self.probe.maps.index()?;
         self.probe.flush_log();
         let no_room = self.slots.add_no_room(self.probe.without_room());
         if index.iter().map(|(key, _)| key).chain(no_room).any(|key| self.devices.is_unresolved(*key)) {
             self.rescan()?;
-            // The scan may have ended series, whose slots must not be read as theirs any more.
+            // The scan may have ended series, whose slots must no longer be read as theirs.
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
@@ -150,7 +149,7 @@ impl Collector {
         Ok(self.snapshot(lost, program))
     }
 
-    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
+    /// Scans the devices now. If that blocks, the known devices stay unchanged, and a late result is used next time.
     fn rescan(&mut self) -> Result<()> {
         self.devices.scan(&mut self.sysfs, &mut self.store, &mut self.probe)?;
         self.end_quarantine()?;
@@ -158,7 +157,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Provides slots, and the series of the devices that are shown.
+    /// Provides slots, and the series of the shown devices.
     fn provide_series(&mut self) {
         self.slots.provide(&mut self.store, &mut self.probe.maps, &self.devices);
         if let Err(error) = self.release_slots() {
@@ -167,13 +166,13 @@ impl Collector {
         create_foreseen(&mut self.store, &mut self.probe.maps, &self.devices);
     }
 
-    /// Slots whose quarantine is over can be used again.
+    /// Makes slots whose quarantine is over available again.
     fn end_quarantine(&mut self) -> Result<()> {
         self.store.end_quarantine(&mut self.probe.maps)?;
         self.release_slots()
     }
 
-    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
+    /// Releases slots that are new or whose quarantine is over, once their baselines are kept for the next daemon.
     fn release_slots(&mut self) -> Result<()> {
         if self.store.has_uncommitted() {
             self.commit();
@@ -181,23 +180,23 @@ impl Collector {
         self.store.release_committed(&mut self.probe.maps)
     }
 
-    /// Switches the tables of workloads, for [`Workloads::read`].
+    /// Switches the workload tables, for [`Workloads::read`].
     fn switch_workloads(&mut self) -> Result<()> {
         if self.probe.workloads.as_ref().is_some_and(|maps| !maps.is_taken()) {
-            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
-            // table is used again.
+            // A table was left by a failed collection or by the previous daemon. Before it is used again, the next daemon has to
+            // know that it was taken.
             self.workloads.take(&mut self.probe)?;
             self.commit();
         }
         self.workloads.switch(&mut self.probe)
     }
 
-    /// Whether what was counted until the switch can be taken. Waits for that, if it does not take longer than the timeout.
+    /// Whether everything counted before the switch can be taken. Waits for that until the timeout.
     fn workloads_are_at_rest(&self, timeout: Duration) -> bool {
         self.probe.workloads.as_ref().is_none_or(|maps| maps.wait_for_rest(timeout))
     }
 
-    /// Whether the probe records I/Os at all.
+    /// Whether the probe records individual I/Os.
     fn records_slow_ios(&self) -> bool {
         self.probe.options.slow.is_some()
     }
@@ -233,7 +232,7 @@ impl Collector {
         Ok(Losses::new(&counts, refused, &mut self.refusals, unresolved))
     }
 
-    /// Writes the state, if it is kept at all.
+    /// Writes the state, if it is kept.
     fn commit(&mut self) {
         let mut keep = self.keep.take();
         keep::commit(&mut keep, self.kept_parts());
@@ -276,19 +275,19 @@ impl Collector {
         }
     }
 
-    /// So many slots are counted by workload.
+    /// Returns the workloads. Only this many slots are counted by workload.
     fn workload_views(&self, slots: u32) -> Vec<WorkloadView> {
-        let beyond = self.store.in_slots_from(slots).map(|(key, totals)| (key, totals.of_all_workloads()));
+        let uncounted = self.store.in_slots_from(slots).map(|(key, totals)| (key, totals.of_all_workloads()));
         let shown = |id| self.devices.get(id).filter(|known| known.shown);
         self.workloads.store.views(
-            &beyond.collect::<Vec<_>>(),
+            &uncounted.collect::<Vec<_>>(),
             self.started,
             |id| shown(id).map(|known| known.device.name.as_str()),
             |op| self.probe.kernel.op_name(op),
         )
     }
 
-    /// Statistics of the collector.
+    /// Returns statistics of the collector.
     #[must_use]
     pub fn health(&self) -> Health {
         let slots = self.probe.maps.slots();

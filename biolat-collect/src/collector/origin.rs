@@ -1,4 +1,4 @@
-//! How a collector begins: with a probe that it attaches, or where the last daemon has ended, with the probe of that one.
+//! Creates a collector, either with a new probe or by taking over the previous daemon's probe.
 
 use std::{
     sync::Arc,
@@ -34,21 +34,21 @@ use crate::{
 };
 
 impl Collector {
-    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
+    /// Attaches the probe. Scans the devices first, because reading the identity of some drives is an I/O.
     pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
         begin(host, selection, options, None)
     }
 
-    /// A collector for a probe that has just been attached, and the devices that were found before.
+    /// Creates a collector for a probe that has just been attached, and devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = without_devices(host, selection, probe, SystemTime::now())?;
-        find_first(&mut collector, found)?;
+        add_initial_devices(&mut collector, found)?;
         Ok(collector)
     }
 }
 
-/// Attaches the probe or, if the last daemon has kept one that is the same, continues with that. Keeps its own for the next
-/// one.
+/// Attaches the probe or, if the previous daemon has kept an identical one, continues with that. Keeps its own for the next
+/// daemon.
 pub(super) fn begin(
     host: Host,
     selection: Selection,
@@ -64,8 +64,8 @@ pub(super) fn begin(
         let probe = Probe::attach(kernel, &host, slots, &options)?;
         return Collector::new(host, selection, found, probe);
     };
-    let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
-    let (predecessor, store, mut useless) = Predecessor::find(kept);
+    let boot = host.boot_id().context("cannot read the boot id")?;
+    let (predecessor, store, mut obsolete) = Predecessor::find(kept);
     let store = Arc::new(store);
     let mut last = None;
     if let Some(predecessor) = predecessor {
@@ -75,21 +75,21 @@ pub(super) fn begin(
         let kept = (predecessor, Arc::clone(&store));
         match take_over(host, selection, &kernel, &options, &boot, kept, found) {
             Ok(collector) if is_same && collector.probe.is_attached() => {
-                log::info!("continuing where biolat ended, with its probe");
-                useless.into_iter().for_each(|id| store.forget(id));
+                log::info!("resumed the previous daemon's counters and its probe");
+                obsolete.into_iter().for_each(|id| store.forget(id));
                 return Ok(collector);
             }
             Ok(collector) => last = Some(collector),
             Err(reason) => log_reset(&reason),
         }
-        useless.push(id);
+        obsolete.push(id);
     }
 
     let slots = last.as_ref().map_or(slots, |last| last.probe.maps.slots());
     let mut map_fds = Vec::new();
     let mut probe = Probe::load(kernel.clone(), &host, slots, &options, Some(&mut map_fds))?;
     let identity = identity(&kernel, probe.first_slots(), &options)?;
-    // Before the last probe is detached: if this one cannot be kept, that one counts on, for the next daemon.
+    // Before the previous probe is detached: if this one cannot be kept, the previous one keeps counting for the next daemon.
     let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
     let continued = last.and_then(|mut last| match replace_probe(&mut last, &mut probe) {
         Ok(gap) => Some((last, gap)),
@@ -103,10 +103,10 @@ pub(super) fn begin(
     }
     let mut collector = match continued {
         Some((mut last, gap)) => {
-            let gap = gap.map_or_else(|| "some time".to_owned(), |gap| format!("{gap:.1?}"));
+            let gap = gap.map_or_else(|| "an unknown time".to_owned(), |gap| format!("{gap:.1?}"));
             log::info!(
-                "continuing where biolat ended, with a new probe, because its version or its options differ: for {gap} no probe \
-                 counted, and what completed then is reported as missed"
+                "resumed the previous daemon's counters with a new probe, because the version or the options differ: completions \
+                 were not counted for {gap}, and are reported as missed"
             );
             continue_with_probe(&mut last, probe);
             last
@@ -116,13 +116,13 @@ pub(super) fn begin(
     if let Some(keep) = keep {
         collector.keep = keep.begin(collector.kept_parts())?;
     }
-    // At any time there is one to continue with.
-    useless.into_iter().for_each(|id| store.forget(id));
+    // Only now, so there is always a probe to continue with.
+    obsolete.into_iter().for_each(|id| store.forget(id));
     Ok(collector)
 }
 
-/// A collector that continues with the probe and the state of the last daemon. Fails if that is of another kernel, or this
-/// version cannot read it.
+/// Creates a collector that continues with the probe and the state of the previous daemon. Fails if they belong to another boot,
+/// or this version cannot read them.
 fn take_over(
     host: Host,
     selection: Selection,
@@ -133,10 +133,10 @@ fn take_over(
     found: Vec<Device>,
 ) -> Result<Collector> {
     let state = &predecessor.state;
-    ensure!(state.boot == boot, "its probe is of another boot");
-    let of_old = (state.sizes, workloads_on(kernel, state.workloads_limit));
-    let of_new = (options.sizes, workloads_on(kernel, options.workloads));
-    ensure_continuable(of_old, of_new)?;
+    ensure!(state.boot == boot, "its probe was kept before a reboot");
+    let old = (state.sizes, workloads_on(kernel, state.workloads_limit));
+    let new = (options.sizes, workloads_on(kernel, options.workloads));
+    ensure_continuable(old, new)?;
     let fds = std::mem::take(&mut predecessor.fds);
     let options = Options { workloads: state.workloads_limit, ..*options };
     let mut probe = Probe::take_over(kernel.clone(), fds, state.slots, &options, state.taken_epoch)?;
@@ -146,9 +146,9 @@ fn take_over(
     collector.store = series;
     continue_from(&mut collector, state).context("its state was not written by biolat")?;
     collector.devices.add_ended(&ended);
-    // Before anything is changed, so that every new map is kept.
+    // Before anything is changed, so every new map is kept.
     collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe));
-    find_first(&mut collector, found)?;
+    add_initial_devices(&mut collector, found)?;
     Ok(collector)
 }
 
@@ -175,14 +175,14 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
     })
 }
 
-fn find_first(collector: &mut Collector, found: Vec<Device>) -> Result<()> {
+fn add_initial_devices(collector: &mut Collector, found: Vec<Device>) -> Result<()> {
     let Collector { devices, store, probe, .. } = collector;
-    devices.find_first(found, store, probe)?;
+    devices.add_initial(found, store, probe)?;
     collector.provide_series();
     Ok(())
 }
 
-/// Takes over what the state has besides series. `None` if it is not one.
+/// Restores everything but the series from the state. `None` if the state is invalid.
 fn continue_from(collector: &mut Collector, state: &State) -> Option<()> {
     collector.devices.continue_from(&state.devices, state.unresolved_completions);
     collector.workloads.continue_from(state)?;
@@ -194,7 +194,7 @@ fn continue_from(collector: &mut Collector, state: &State) -> Option<()> {
 }
 
 fn log_reset(reason: &anyhow::Error) {
-    log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
+    log::warn!("cannot resume from the previous daemon, counters start at zero: {reason:#}");
 }
 
 fn id_kind(kernel: &Kernel) -> IdKind {

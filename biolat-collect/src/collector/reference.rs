@@ -1,6 +1,5 @@
-//! What all workloads together have done on each device: the reference of what is shown of the devices, so that both always
-//! agree. The tables of workloads are read at rest, and hold complete I/Os; the counters of the devices are read later, and hold
-//! some more.
+//! The combined I/O of all workloads on each device. The device figures are limited to it, so the two always agree. The workload
+//! tables are read at rest and contain complete I/Os. The device counters are read later and contain some more.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +8,22 @@ use biolat_probe::{EpochCounts, Probe, WorkloadMaps};
 
 use super::{state::record::UsageRecord, workload_totals::WorkloadTotals};
 
-/// The sums over all workloads, as far as the series do not have them yet.
+/// Sums over all workloads that have not been added to the series yet.
 #[derive(Default)]
 pub(super) struct Reference {
     sums: BTreeMap<Key, Entry>,
-    /// How many slots are counted by workload.
+    /// Number of slots that are counted by workload.
     slots: u32,
 }
 
 impl Reference {
-    /// For this probe.
+    /// Creates a reference for this probe.
     pub(super) fn of(probe: &Probe) -> Self {
         let slots = probe.workloads.as_ref().map_or(0, WorkloadMaps::slots);
         Self { slots, ..Self::default() }
     }
 
-    /// What the series do not have yet, for the next daemon.
+    /// Returns the sums that the series do not include yet, for the next daemon.
     pub(super) fn records(&self) -> Vec<UsageRecord> {
         let record = |(&key, entry): (&Key, &Entry)| {
             let mut totals = WorkloadTotals::default();
@@ -34,7 +33,7 @@ impl Reference {
         self.sums.iter().map(record).collect()
     }
 
-    /// Adds what the series of the last daemon did not have.
+    /// Adds sums that the previous daemon's series did not include.
     pub(super) fn continue_from(&mut self, records: &[UsageRecord]) -> Option<()> {
         for record in records {
             self.sums.insert(Key::from_bits(record.key), WorkloadTotals::from_record(record)?.to_entry());
@@ -53,7 +52,7 @@ impl Reference {
         (slot < self.slots).then(|| self.sums.remove(&key).unwrap_or(Entry::ZERO))
     }
 
-    /// Forgets the sums of series that have ended: all that have not been taken.
+    /// Drops the sums that have not been taken, because their series have ended.
     pub(super) fn clear(&mut self) {
         self.sums.clear();
     }

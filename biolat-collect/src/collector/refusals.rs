@@ -1,27 +1,28 @@
-//! Completions for which the kernel did not run the probe, because it was already running on that CPU. After the first one
-//! the understudy is attached and records them. Those that it is refused as well are lost as `recursion`.
+//! Completions for which the kernel did not run the probe, because it was already running on that CPU. After the first one, the
+//! understudy is attached and records them. Those for which the kernel refuses to run the understudy as well are lost as
+//! `recursion`.
 
 use anyhow::Result;
 use biolat_common::lost::{Counts, LEFT, TAKEN};
 
 use super::Collector;
 
-/// A task may be preempted between the two programs: then its completion has been refused or left, and is not taken yet. It
-/// is taken within this number of collections.
+/// A task can be preempted between the two programs. Its completion is then refused or left, but not taken yet. Usually it is
+/// taken within this number of collections; a task that is held up for longer makes the losses too high.
 const READINGS: usize = 4;
 
 /// Completions that neither program recorded.
 #[derive(Default)]
 pub(super) struct Refusals {
     lost: u64,
-    /// The latest readings.
+    /// Losses according to the latest readings.
     readings: [u64; READINGS],
     /// Whether attaching the understudy has failed.
     has_failed: bool,
 }
 
 impl Refusals {
-    /// After this number of losses in earlier processes.
+    /// Continues after this number of losses in previous daemons.
     pub(super) fn continue_from(lost: u64) -> Self {
         Self { lost, readings: [lost; READINGS], has_failed: false }
     }
@@ -30,14 +31,15 @@ impl Refusals {
         self.lost
     }
 
-    /// Updates the losses: completions that the first program was refused or has left, without those that the understudy has
-    /// taken. Returns how many may be lost, which never shrinks below [`lost`](Self::lost), those that certainly are.
-    /// `counts` must have been read after `refused`.
+    /// Updates the losses: completions that the first program was refused or has left, minus those that the understudy has taken.
+    /// Returns the number of possible losses, which is never below [`lost`](Self::lost), the certain ones. `counts` have to be
+    /// read after `refused`.
     pub(super) fn read(&mut self, refused: u64, counts: &Counts) -> u64 {
         let lost = (refused + counts[LEFT]).saturating_sub(counts[TAKEN]);
         self.readings.rotate_left(1);
         self.readings[READINGS - 1] = lost;
-        // Until the understudy takes one, nothing that is refused can be taken later.
+        // Before the understudy is attached, nothing can be taken later. `TAKEN` is also 0 for a moment after it was attached: a
+        // completion in between may count as lost although it is taken.
         let is_certain = counts[TAKEN] == 0;
         let certain = if is_certain { lost } else { self.readings.into_iter().min().unwrap_or(lost) };
         self.lost = self.lost.max(certain);
@@ -46,7 +48,7 @@ impl Refusals {
 }
 
 impl Collector {
-    /// Attaches the understudy, if the kernel has refused the probe a completion.
+    /// Attaches the understudy if the kernel has refused the probe a completion.
     pub(super) fn attach_understudy(&mut self, refused: u64) {
         if refused == 0 || self.refusals.has_failed || !self.probe.lacks_understudy() {
             return;
@@ -67,7 +69,7 @@ impl Collector {
         }
     }
 
-    /// Everything is kept for the next daemon before it is used. `false`: it is not attached yet.
+    /// Attaches the understudy, after everything is kept for the next daemon. Returns `false` if it cannot be attached yet.
     fn try_attach_understudy(&mut self) -> Result<bool> {
         self.probe.add_understudy_counters()?;
         if let Some(keep) = &mut self.keep {
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_that_is_taken_later_is_not_lost() {
+    fn completion_taken_later_is_not_lost() {
         let mut refusals = Refusals::default();
         assert_eq!((refusals.read(5, &counts(0, 0)), refusals.lost()), (5, 5), "without an understudy");
         for (refused, left, taken, at_once, lost) in
@@ -106,8 +108,8 @@ mod tests {
         for _ in 0..4 {
             refusals.read(41, &counts(3, 37));
         }
-        assert_eq!(refusals.lost(), 7, "it was not taken");
+        assert_eq!(refusals.lost(), 7, "never taken");
         refusals.read(41, &counts(3, 44));
-        assert_eq!(refusals.lost(), 7, "it never shrinks");
+        assert_eq!(refusals.lost(), 7, "never shrinks");
     }
 }

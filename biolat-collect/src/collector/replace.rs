@@ -1,6 +1,6 @@
-//! Replaces the probe of the last daemon by another version of it: the totals continue. The new one is attached in place of the old
-//! one, whose counters are read when they are at rest: nothing is counted twice. What completes in between is missed, which the audit
-//! finds.
+//! Replaces the previous daemon's probe with a new version and continues the totals. The new probe is attached instead of the
+//! old one, whose counters are read once they are at rest, so nothing is counted twice. Completions in between are missed, which
+//! the audit detects.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     state::{numbers::array, record::EarlierRecord},
 };
 
-/// What was counted by probes that have been replaced. This one's counts are added.
+/// Counts of probes that have been replaced, to which the current probe's counts are added.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EarlierProbes {
     losses: [u64; REASONS],
@@ -55,7 +55,7 @@ impl EarlierProbes {
         }
     }
 
-    /// `None` if the record is not one of these counts.
+    /// Restores the counts; `None` if the record is invalid.
     pub(super) fn from_record(record: &EarlierRecord) -> Option<Self> {
         let program = ProgramCounts {
             runs: record.runs,
@@ -68,13 +68,13 @@ impl EarlierProbes {
     }
 }
 
-/// Attaches a probe that is loaded in place of the collector's, adds the rest of the counts of that one, and moves the series. Returns
-/// for how long neither was attached; `None` if the last one had no links any more, then the new one is not attached yet.
+/// Attaches a loaded probe instead of the collector's, adds the remaining counts of the old one, and moves the series. Returns
+/// how long neither was attached. `None` if the old one had no links left, in which case the new one is not attached yet.
 pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Result<Option<Duration>> {
-    // What the last daemon had switched away from and not taken.
+    // The table that the previous daemon had switched away from, but not taken.
     collector.workloads.take(&mut collector.probe)?;
     let links = collector.probe.take_links();
-    // From now on the state says that there are no links: whoever continues with it attaches another probe.
+    // From now on the state says that there are no links, so the next daemon that continues with it attaches another probe.
     collector.commit();
     if let (Some(_), Some(keep)) = (&links, &collector.keep) {
         keep.remove_links()?;
@@ -85,13 +85,13 @@ pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Resu
     Ok(gap)
 }
 
-/// Reads the counters of a probe that is detached for the last time.
+/// Reads the counters of a detached probe for the last time.
 fn read_at_rest(collector: &mut Collector) -> Result<()> {
     collector.probe.maps.wait_for_runs();
     collector.switch_workloads()?;
     collector.workloads.take(&mut collector.probe)?;
     let index = collector.probe.maps.index()?;
-    // After two readings without a change, nothing is left out as incomplete.
+    // After three equal readings, nothing counts as incomplete.
     for _ in 0..3 {
         collector.read_series(&index)?;
     }

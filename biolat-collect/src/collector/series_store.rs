@@ -1,5 +1,5 @@
-//! The series in the probe's maps, and the slots that they are in. Any system call may fail: what is known here changes only
-//! after the kernel has done its part, and what is left to do is done by the next call.
+//! The series in the probe's maps, and their slots. Any system call can fail: records here change only after the kernel has done
+//! its part, and the next call does the rest.
 
 mod kept;
 mod moved;
@@ -29,28 +29,28 @@ pub(super) use kept::EndedSeries;
 #[derive(Default)]
 pub(super) struct SeriesStore {
     series: BTreeMap<Key, TrackedSeries>,
-    /// Slots of series that have ended, until no run of the probe can write to them.
+    /// Slots of ended series, until no run of the probe can write to them.
     quarantined: VecDeque<Quarantined>,
-    /// Slots whose baselines are known here alone: they are released once the next daemon would know them too.
+    /// Slots whose baselines are known only here. They are released once the baselines are kept for the next daemon.
     uncommitted: Vec<u32>,
-    /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
+    /// Slots to be pushed to the free queue; empty unless the kernel refused to take one.
     released: VecDeque<u32>,
-    /// Values that free slots hold from former series.
+    /// Values that free slots contain from previous series.
     baselines: BTreeMap<u32, Baseline>,
 }
 
 /// A series in the probe's maps.
 pub(super) struct TrackedSeries {
     slot: u32,
-    /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
+    /// Whether it is in the table. If not, adding it is retried, because the cell may have become free.
     in_table: bool,
     totals: Box<Totals>,
 }
 
-/// What a slot holds from a former series.
+/// Values that a slot contains from a previous series.
 struct Baseline {
     reading: SlotReading,
-    /// For the next daemon.
+    /// The record for the next daemon.
     encoded: Encoded,
 }
 
@@ -60,14 +60,14 @@ impl Baseline {
     }
 }
 
-/// A slot whose series has ended. A run of the probe that began before may still write to it.
+/// A slot whose series has ended. A run of the probe that began earlier can still write to it.
 struct Quarantined {
     slot: u32,
-    /// At its end, such runs have ended.
+    /// Grace period after which such runs have ended.
     grace_period: u64,
 }
 
-/// The keys of a device, for every op.
+/// Returns the keys of a device, for all ops.
 fn keys_of(id: u64) -> RangeInclusive<Key> {
     Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
 }
@@ -77,23 +77,23 @@ impl SeriesStore {
         self.series.keys().copied()
     }
 
-    /// Every series.
+    /// Returns all series.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Totals)> {
         self.series.iter().map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
-    /// Every series of a device.
+    /// Returns all series of a device.
     pub(super) fn of_device(&self, id: u64) -> impl Iterator<Item = (Key, &Totals)> {
         self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
-    /// Every series in the slots from this one on.
+    /// Returns all series in slots from this one on.
     pub(super) fn in_slots_from(&self, first: u32) -> impl Iterator<Item = (Key, &Totals)> {
         let tracked = self.series.iter().filter(move |(_, tracked)| tracked.slot >= first);
         tracked.map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
-    /// Requests of a device that have ended on each CPU.
+    /// Returns how many requests of a device ended on each CPU.
     pub(super) fn completions(&self, id: u64) -> Vec<u64> {
         let mut sum = Vec::new();
         for (_, totals) in self.of_device(id) {
@@ -107,13 +107,12 @@ impl SeriesStore {
         self.series.contains_key(&key)
     }
 
-    /// How many slots wait for the end of their quarantine.
+    /// Returns the number of slots in quarantine.
     pub(super) fn quarantined(&self) -> usize {
         self.quarantined.len()
     }
 
-    /// Reads the counters of every series in the index, as far as the reference has their I/Os. Returns the growth of each
-    /// device.
+    /// Reads the counters of all series in the index, limited to I/Os in the reference. Returns the growth of each device.
     pub(super) fn read(
         &mut self,
         maps: &mut impl SeriesMaps,
@@ -135,7 +134,7 @@ impl SeriesStore {
         Ok(growth)
     }
 
-    /// A series that is in the index.
+    /// Tracks a series that is in the index.
     pub(super) fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
             let baseline =
@@ -148,7 +147,7 @@ impl SeriesStore {
         })
     }
 
-    /// Creates a series before its first I/O, which then is no rare case for the probe. `false`: no slot is free.
+    /// Creates a series before its first I/O, to keep that I/O out of the rare case. Returns `false` if no slot is free.
     pub(super) fn create(&mut self, maps: &mut impl SeriesMaps, key: Key) -> Result<bool> {
         let Some(slot) = maps.pop_free()? else { return Ok(false) };
         match maps.insert(key, slot) {
@@ -166,8 +165,8 @@ impl SeriesStore {
         }
     }
 
-    /// Ends every series of a device, and calls `ended` with the number of completions of each. After an error it can be called
-    /// again, for the rest.
+    /// Ends all series of a device, and calls `ended` with the completions of each. After an error it can be called again for the
+    /// rest.
     pub(super) fn end(
         &mut self,
         maps: &mut impl SeriesMaps,
@@ -184,7 +183,7 @@ impl SeriesStore {
             self.series.remove(&key);
             self.quarantine(maps, slot);
             ended(completions);
-            // Another series whose key has the same cell of the table may get it now.
+            // Another series whose key maps to the same cell can get it now.
             for (_, other) in
                 self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
             {
@@ -199,7 +198,7 @@ impl SeriesStore {
         self.quarantined.push_back(Quarantined { slot, grace_period });
     }
 
-    /// Ends the quarantine of slots that no run can write to any more: their values become the next baselines.
+    /// Ends the quarantine of slots that no run can write to any longer. Their values become the next baselines.
     pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         self.push_released(maps)?;
         let mut index = None;
@@ -210,7 +209,7 @@ impl SeriesStore {
                 Some(index) => index,
                 none => none.insert(maps.index()?),
             };
-            // A run of the probe may have used a slot that was found to be in no use at the start.
+            // A slot that looked unused at the start may have been used by a run of the probe.
             if !index.iter().any(|&(_, used)| used == slot) {
                 self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
                 self.uncommitted.push(slot);
@@ -220,18 +219,18 @@ impl SeriesStore {
         Ok(())
     }
 
-    /// Whether there are slots that can be released once the baselines are kept.
+    /// Whether there are slots that can be released once their baselines are kept.
     pub(super) fn has_uncommitted(&self) -> bool {
         !self.uncommitted.is_empty()
     }
 
-    /// Returns slots to the probe whose baselines are now kept for the next daemon, or are not to be kept at all.
+    /// Returns slots to the probe. Their baselines have been kept for the next daemon, unless nothing is kept.
     pub(super) fn release_committed(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         self.released.extend(self.uncommitted.drain(..));
         self.push_released(maps)
     }
 
-    /// Adds a chunk of slots, to be released like those whose quarantine is over. `false`: the limit is reached.
+    /// Adds a chunk of slots, which are released like those from quarantine. Returns `false` if the limit is reached.
     pub(super) fn grow(&mut self, maps: &mut impl SeriesMaps) -> Result<bool> {
         let Some(first) = maps.add_chunk()? else { return Ok(false) };
         self.uncommitted.extend(first..first + CHUNK_SLOTS);
@@ -252,8 +251,8 @@ impl SeriesStore {
     }
 }
 
-/// Puts a series into the table, for the probe's common case. `false`: its cell keeps a series that is likely to be busier, and
-/// the probe continues to find this one in the index.
+/// Adds a series to the table, for the probe's common case. Returns `false` if its cell belongs to a series that is likely to be
+/// busier; the probe then keeps finding this one in the index.
 fn publish(maps: &mut impl SeriesMaps, key: Key, slot: u32) -> Result<bool> {
     let cell = maps.cell(table_cell(key))?;
     if cell.yields_to(key) {

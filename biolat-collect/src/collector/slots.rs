@@ -1,4 +1,4 @@
-//! Slots of the probe's maps: how many there have to be, and the series that get one in advance.
+//! Slots in the probe's maps: how many are needed, and which series get one in advance.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use biolat_probe::{Maps, kernel::Kernel};
 
 use super::{devices::Devices, series_store::SeriesStore};
 
-/// Slots kept free for unforeseen series: as many as fit into this, within bounds.
+/// Memory for slots that are kept free for unforeseen series, and limits for their number.
 const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
 
@@ -15,7 +15,7 @@ fn spare(slot_bytes: u64) -> u64 {
     (SPARE_BYTES / slot_bytes).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end())
 }
 
-/// Slots to begin with: for reads and writes of this many devices, and some to spare.
+/// Returns the number of slots to start with: for reads and writes of this many devices, and some to spare.
 pub fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
     (2 * devices as u64 + spare(slot_bytes)).min(u64::from(SLOTS)) as u32
 }
@@ -25,17 +25,17 @@ pub fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
 pub(super) struct SlotSupply {
     /// Whether the last attempt to add slots failed.
     has_failed: bool,
-    /// Series that the probe has reported to have no slot, to be logged.
+    /// Series for which the probe found no free slot, to be logged.
     no_room: BTreeSet<Key>,
     logged_no_room: BTreeSet<Key>,
 }
 
 impl SlotSupply {
-    /// Adds slots until there is one for reads and one for writes of each device that is shown, and some to spare. If that
-    /// fails, new series are counted as lost; existing ones continue.
+    /// Adds slots until there is one each for reads and writes of each shown device, and some to spare. If that fails, new series
+    /// are counted as lost, while existing ones continue.
     ///
-    /// Unresolved devices and slots in quarantine get at most as many again as there are to spare: devices may come and go
-    /// faster than their series end, and maps are never freed.
+    /// Unresolved devices and quarantined slots get at most as many extra slots as there are spare ones, because devices can come
+    /// and go faster than their series end, and maps are never freed.
     pub(super) fn provide(&mut self, store: &mut SeriesStore, maps: &mut Maps, devices: &Devices) {
         let foreseen = foreseen(store, devices).count();
         let spare = spare(maps.slot_bytes());
@@ -65,18 +65,18 @@ impl SlotSupply {
         }
     }
 
-    /// Adds series that the probe has reported to have no slot. Returns all that are to be logged.
+    /// Adds series for which the probe found no free slot. Returns all that are to be logged.
     pub(super) fn add_no_room(&mut self, keys: BTreeSet<Key>) -> &BTreeSet<Key> {
         self.no_room.extend(keys);
         &self.no_room
     }
 
-    /// Logs each series that there was no slot for, once. Series of unresolved devices are not logged.
+    /// Logs each series without a slot once. Series of unresolved devices are not logged.
     pub(super) fn log_no_room(&mut self, devices: &Devices, kernel: &Kernel) {
         for key in std::mem::take(&mut self.no_room) {
             match devices.get(key.device()) {
                 Some(known) if self.logged_no_room.insert(key) => log::warn!(
-                    "there was no slot for {} of {}: its completions until now are counted as lost (no_room)",
+                    "no free slot for {} on {}: its completions so far are counted as lost (no_room)",
                     kernel.op_name(key.op()),
                     known.device.name
                 ),
@@ -87,14 +87,14 @@ impl SlotSupply {
     }
 }
 
-/// The series of reads and writes of each device that is shown, as far as they do not exist yet.
+/// Returns the series for reads and writes of each shown device that do not exist yet.
 fn foreseen(store: &SeriesStore, devices: &Devices) -> impl Iterator<Item = Key> {
     let keys = devices.shown().flat_map(|(id, _)| [Key::new(id, 0), Key::new(id, 1)]);
     keys.filter(|key| !store.contains(*key))
 }
 
-/// Creates the series of reads and writes of each device that is shown. One that cannot be created now is created by the probe
-/// at its first I/O.
+/// Creates the series for reads and writes of each shown device. If one cannot be created now, the probe creates it at its first
+/// I/O.
 pub(super) fn create_foreseen(store: &mut SeriesStore, maps: &mut Maps, devices: &Devices) {
     let foreseen: Vec<_> = foreseen(store, devices).collect();
     for key in foreseen {

@@ -1,4 +1,4 @@
-//! The log of slow and failed I/Os: the probe's records, with the time of day and the name of the device. The latest are kept.
+//! The log of slow and failed I/Os: the latest of the probe's records, with the time of day and the device name.
 
 mod kept;
 
@@ -19,31 +19,31 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{devices::Devices, replace::EarlierProbes, state::encoded::Encoded, workloads::WorkloadStore};
 
-/// How many I/Os are kept.
+/// Number of I/Os that are kept.
 const KEPT: usize = 1000;
 
-/// How many are recorded within a second at most, so that a drive that fails all I/O costs little.
+/// Maximum number of I/Os recorded per second, so a drive that fails all I/O costs little.
 const PER_SECOND: u32 = 1000;
 
 #[derive(Default)]
 pub(super) struct SlowIoLog {
     ios: VecDeque<SlowIo>,
-    /// The same, for snapshots to share.
+    /// The same, shared by the snapshots.
     shared: Arc<[SlowIo]>,
-    /// That of the latest I/O.
+    /// Number of the latest I/O.
     number: u64,
     limit: RateLimit,
     /// Records of devices that no scan has found yet.
     unresolved: Vec<(SlowRecord, SystemTime)>,
-    /// Records that were dropped here.
+    /// Records dropped by the collector.
     dropped: u64,
-    /// Records that the probe dropped.
+    /// Records dropped by the probe.
     dropped_by_probe: u64,
-    /// The I/Os, for the next daemon.
+    /// The encoded I/Os, for the next daemon.
     encoded: Encoded,
 }
 
-/// The device of a record.
+/// Device of a record.
 #[derive(Clone, Copy)]
 enum RecordDevice<'a> {
     Shown(&'a str),
@@ -61,7 +61,7 @@ impl<'a> RecordDevice<'a> {
     }
 }
 
-/// Both clocks at one moment. The kernel's timestamps are of the monotonic one.
+/// Both clocks at the same moment. The kernel's timestamps are monotonic.
 #[derive(Clone, Copy)]
 struct Clocks {
     wall: SystemTime,
@@ -73,23 +73,23 @@ impl Clocks {
         Self { wall: SystemTime::now(), monotonic: monotonic_now() }
     }
 
-    /// The time of day of a timestamp, by the clock as it is set now.
+    /// Converts a timestamp to the time of day, by the clock as it is set now.
     fn time_of_day(self, timestamp_ns: u64) -> SystemTime {
         let age = self.monotonic.saturating_sub(Duration::from_nanos(timestamp_ns));
         self.wall.checked_sub(age).unwrap_or(self.wall)
     }
 }
 
-/// Now, by the clock of the kernel's timestamps.
+/// Returns the current time by the clock of the kernel's timestamps.
 fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
-/// Allows [`PER_SECOND`], and as many at once after a second without any.
+/// Allows [`PER_SECOND`] records per second, and up to that many at once after an idle second.
 #[derive(Default)]
 struct RateLimit {
-    /// Until when those so far would last, at a steady rate.
+    /// Time until which the records so far would last at a steady rate.
     used_until: Duration,
 }
 
@@ -106,7 +106,7 @@ impl RateLimit {
 }
 
 impl SlowIoLog {
-    /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
+    /// Empties the probe's ring buffer, which has room for slightly more than a thousand records. Returns whether there were any.
     pub(super) fn read(&mut self, probe: &mut Probe, devices: &Devices, workloads: &WorkloadStore) -> bool {
         let records = probe.slow_records();
         if records.is_empty() {
@@ -143,7 +143,7 @@ impl SlowIoLog {
         device: impl Fn(u64) -> RecordDevice<'a>,
         cgroup: impl Fn(u64) -> Option<String>,
     ) {
-        // Each CPU sends its own in order.
+        // The records of each CPU are in order already.
         records.sort_by_key(|record| record.completed_ns);
         for record in records {
             let device = device(record.key.device());
@@ -208,7 +208,7 @@ impl SlowIoLog {
         }
     }
 
-    /// Shares what was added since the last call with the snapshots to come.
+    /// Shares the records added since the last call with future snapshots.
     fn share(&mut self, dropped_by_probe: u64) {
         self.dropped_by_probe = dropped_by_probe;
         if self.shared.last().is_none_or(|io| io.number < self.number) {
@@ -216,22 +216,22 @@ impl SlowIoLog {
         }
     }
 
-    /// The latest I/Os.
+    /// Returns the latest I/Os.
     pub(super) fn ios(&self) -> Arc<[SlowIo]> {
         Arc::clone(&self.shared)
     }
 
-    /// How many were not recorded.
+    /// Returns the number of I/Os that were not recorded.
     pub(super) const fn dropped(&self) -> u64 {
         self.dropped + self.dropped_by_probe
     }
 }
 
-/// The cgroup of a record, if it is known.
+/// Returns the cgroup of a record, if it is known.
 fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> Option<String> {
     let maps = probe.workloads.as_ref()?;
     match workloads.path(number) {
-        // Its first I/O.
+        // This is its first I/O.
         "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).filter(|path| !path.is_empty()),
         path => Some(path.to_owned()),
     }
@@ -253,7 +253,7 @@ mod tests {
 
     const SDA: u64 = 1;
     const HIDDEN: u64 = 2;
-    /// No scan has found it at first.
+    /// Not found by a scan at first.
     const LATE: u64 = 3;
     const NEVER_FOUND: u64 = 4;
 
@@ -298,14 +298,14 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_000) + Duration::from_nanos(ns)
     }
 
-    /// The log, with the numbers that are kept.
+    /// Returns the numbers of the I/Os in the log.
     fn numbers(log: &mut SlowIoLog) -> Vec<u64> {
         log.share(0);
         log.ios().iter().map(|io| io.number).collect()
     }
 
     #[test]
-    fn a_record_is_converted() {
+    fn converts_records() {
         let mut log = SlowIoLog::default();
         let failed = SlowRecord { status: 7, key: Key::new(SDA, 2), ..record(SDA, 2_000_000) };
         let unsplit = SlowRecord { queue_ns: UNKNOWN_NS, admission_ns: UNKNOWN_NS, ..record(SDA, 3_000_000) };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_daemon_has_the_same_log() {
+    fn log_round_trips() {
         let mut log = SlowIoLog::default();
         let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
         for count in 0..3 {
@@ -342,9 +342,8 @@ mod tests {
         }
     }
 
-    /// The time of day is that of the clock as it is set when the record is read.
     #[test]
-    fn the_time_of_day_follows_the_clock() {
+    fn time_of_day_follows_current_clock() {
         let clocks = Clocks { wall: UNIX_EPOCH + Duration::from_secs(9_000), ..at(10_000) };
         assert_eq!(clocks.time_of_day(9_500_000_000), UNIX_EPOCH + Duration::from_millis(8_999_500));
         assert_eq!(clocks.time_of_day(10_000_000_001), clocks.wall, "later than now, by another CPU's clock");
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_kept_in_order_of_completion() {
+    fn keeps_latest_in_order_of_completion() {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
         log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device, cgroup);
@@ -370,11 +369,11 @@ mod tests {
         let kept = numbers(&mut log);
         assert_eq!((kept.len(), kept[0], kept[KEPT - 1]), (KEPT, 1_004, 2_003));
         assert!(kept.is_sorted());
-        assert_eq!((first.len(), log.dropped()), (3, 0), "an older snapshot has what it had");
+        assert_eq!((first.len(), log.dropped()), (3, 0), "an older snapshot does not change");
     }
 
     #[test]
-    fn the_rate_is_limited() {
+    fn limits_the_rate() {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
         let records = |count: u32| (0..count).map(|place| record(SDA, u64::from(place))).collect::<Vec<_>>();
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn only_devices_that_are_shown() {
+    fn logs_only_shown_devices() {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
         let records = [HIDDEN, LATE, SDA, NEVER_FOUND].map(|device| record(device, 1_000_000));

@@ -1,4 +1,4 @@
-//! How the completions of a device spread over the CPUs: one that takes nearly all of them limits the drive.
+//! Distribution of a device's completions over the CPUs. A CPU that takes nearly all of them limits the drive.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use biolat_model::snapshot::CpuSpread;
 
 use crate::cpus::CpuNodes;
 
-/// After this time a completion weighs half as much.
+/// Time after which a completion weighs half as much.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// The completions of one device by CPU.
+/// Completions of one device by CPU.
 #[derive(Default)]
 pub(super) struct Spread {
     counted: Vec<u64>,
-    /// Of those the latest, by weight.
+    /// Weighted counts of the latest completions.
     recent: Vec<f64>,
 }
 
 impl Spread {
-    /// With completions that are not recent.
+    /// Creates a distribution from completions that do not count as recent.
     pub(super) fn of(counted: Vec<u64>) -> Self {
         Self { counted, recent: Vec::new() }
     }
 
-    /// Sets the completions until now, `elapsed` after the last call.
+    /// Sets the completions so far, `elapsed` after the last call.
     pub(super) fn set(&mut self, counted: Vec<u64>, elapsed: Duration) {
         let weight = (-elapsed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.counted.resize(counted.len(), 0);
@@ -34,10 +34,10 @@ impl Spread {
         self.counted = counted;
     }
 
-    /// As the snapshot has it, of a device at this NUMA node.
+    /// Returns the distribution for the snapshot, for a device on this NUMA node.
     pub(super) fn view(&self, node: Option<u32>, nodes: &CpuNodes) -> CpuSpread {
         let sum: f64 = self.recent.iter().sum();
-        // Less than one completion within the last minutes says nothing.
+        // Less than one completion in the last few minutes says nothing.
         let has_recent = sum >= 1.0;
         let shares = || self.recent.iter().map(|recent| recent / sum);
         let off_node = |node: u32| -> f64 {
@@ -64,7 +64,7 @@ mod tests {
     use crate::cpus::CpuNodes;
 
     #[test]
-    fn shares_of_the_latest_completions() {
+    fn computes_shares_of_recent_completions() {
         let nodes = CpuNodes([(0, 0), (1, 0), (2, 1), (3, 1)].into());
         let mut spread = Spread::default();
         let nothing = spread.view(Some(0), &nodes);
@@ -78,7 +78,7 @@ mod tests {
             (even.effective_cpus, even.largest_share, even.off_node_share),
             (Some(4.0), Some(0.25), Some(0.5))
         );
-        // Two half-lives later the first ones weigh 25 each.
+        // Two half-lives later, the first ones weigh 25 each.
         spread.set(vec![100, 100, 100, 1000], Duration::from_secs(120));
         let piled_up = spread.view(None, &nodes);
         assert_eq!((piled_up.largest_share, piled_up.off_node_share), (Some(0.925), None));

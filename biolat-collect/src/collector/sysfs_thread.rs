@@ -1,5 +1,5 @@
-//! A thread for reads of sysfs that may block: some attributes wait for a lock that is held for as long as a drive hangs. The
-//! collector waits for such a read for a while, and then goes on without it: other drives do not suffer from one that hangs.
+//! A thread for sysfs reads that can block: some attributes wait for a lock that is held while a drive hangs. The collector waits
+//! for a while and then goes on without the result, so one hung drive does not affect the others.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -12,12 +12,12 @@ use biolat_system::{rights, runtime::no_thread};
 
 use super::thread::LogLimit;
 
-/// How long a read may take.
+/// Time that a read may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread, and the read that it has not finished yet.
+/// The thread, and its unfinished read.
 pub(super) struct SysfsThread {
     jobs: SyncSender<Job>,
     blocked: Option<Blocked>,
@@ -44,8 +44,8 @@ impl SysfsThread {
         Ok(Self { jobs, blocked: None, timeout: TIMEOUT, error_log: LogLimit::default() })
     }
 
-    /// Reads something; none if that blocks, or an earlier read still does. The result of a read that takes too long is
-    /// dropped.
+    /// Runs a read in the thread. Returns `None` if it blocks, or an earlier read still does. The result of a read that takes too
+    /// long is dropped.
     pub(super) fn read<T: Send + 'static>(&mut self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         if let Some(blocked) = &self.blocked {
             if blocked.finished.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Timeout) {
@@ -59,7 +59,7 @@ impl SysfsThread {
         let since = Instant::now();
         let job = Box::new(move || {
             let _finish: SyncSender<()> = finish;
-            // Nobody waits for it any more if it took too long.
+            // If it took too long, nobody waits for it any longer.
             let _ = sender.send(read());
         });
         let result = match self.jobs.send(job) {
@@ -70,10 +70,10 @@ impl SysfsThread {
             Ok(result) => return Some(result),
             Err(RecvTimeoutError::Timeout) => {
                 self.blocked = Some(Blocked { since, finished });
-                "reading sysfs blocks: a drive may hang; the known devices are still measured, new ones are not found"
+                "sysfs cannot be read, probably because a drive hangs: known devices are still measured, new ones are not found"
             }
             Err(RecvTimeoutError::Disconnected) => {
-                "the thread that reads sysfs has ended: please report it, and restart biolat"
+                "the thread that reads sysfs has ended: restart biolat, and report this as a bug"
             }
         };
         if self.error_log.allows() {
@@ -93,7 +93,7 @@ mod tests {
     use super::SysfsThread;
 
     #[test]
-    fn a_read_that_blocks_is_waited_for_once() {
+    fn waits_only_once_for_blocked_read() {
         let mut thread = SysfsThread { timeout: Duration::from_millis(100), ..SysfsThread::start().unwrap() };
         assert_eq!(thread.read(|| 1), Some(1));
         let (end, blocks) = channel::<()>();

@@ -1,4 +1,4 @@
-//! The collector's thread: a collection on each interval, and commands in between.
+//! Runs the collector's thread: a collection in each interval, and commands in between.
 
 use std::{
     collections::BTreeMap,
@@ -26,28 +26,28 @@ use super::{
 };
 use crate::device::diskstats::DiskStats;
 
-/// What the collector is asked to do between collections.
+/// Commands to the collector between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CollectorCommand {
-    /// Scan the devices: a disk appeared or disappeared.
+    /// Scan the devices, because a disk appeared or disappeared.
     Rescan,
-    /// Collect a last time and end.
+    /// Collect one last time and stop.
     Stop,
 }
 
-/// Least time between two log lines about the same problem of collections.
+/// Minimum time between two log lines about the same problem.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Least time between two scans that uevents ask for.
+/// Minimum time between two scans triggered by uevents.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a collection waits for runs of the probe before commands and slow records are handled.
+/// Time that a collection waits for runs of the probe before commands and slow records are handled.
 const REST_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Time between two looks whether slots of series that have ended can be released.
+/// Interval at which slots of ended series are checked for release.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time between two readings of the records of slow I/Os.
+/// Time between two readings of the slow I/O records.
 const SLOW_RECORDS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Statistics of the collections so far.
@@ -62,7 +62,7 @@ pub(super) struct CollectionStats {
     overrun_log: LogLimit,
 }
 
-/// Limits the rate of a log line: what goes wrong usually goes wrong on each collection. One for each problem, so that none
+/// Limits the rate of a log line, because a problem usually recurs in each collection. Each problem has its own limit, so none
 /// hides another.
 #[derive(Default)]
 pub(super) struct LogLimit(Option<Instant>);
@@ -107,7 +107,7 @@ impl CollectionStats {
         }
     }
 
-    /// For the next daemon.
+    /// Returns the statistics as they are kept for the next daemon.
     pub(super) fn to_record(&self) -> CollectionsRecord {
         CollectionsRecord {
             durations: compress(&self.durations),
@@ -117,7 +117,7 @@ impl CollectionStats {
         }
     }
 
-    /// `None` if the record is not one of collections.
+    /// Restores the statistics; `None` if the record is invalid.
     pub(super) fn from_record(record: &CollectionsRecord) -> Option<Self> {
         let (sum_ns, failures, overruns) = (record.sum_ns.into(), record.failures, record.overruns);
         let mut stats = Self { sum_ns, failures, overruns, ..Self::default() };
@@ -142,20 +142,20 @@ pub(super) fn run(
     let mut begun = None;
     loop {
         if begun.is_none() && Instant::now() >= timers.collection {
-            begun = Some(collector.begin_to_collect());
+            begun = Some(collector.begin_timed_collection());
             timers.begin_collection(&collector);
         }
         let is_at_rest = begun.is_some() && collector.workloads_are_at_rest(REST_TIMEOUT);
         collector.publish_long_wait(begun.is_some() && !is_at_rest, snapshots);
         if let Some(collection) = begun.take_if(|_| is_at_rest) {
             collector.finish_and_publish(collection, interval, snapshots);
-            // A collection that took too long delays the next one; missed ones are not made up for.
+            // A collection that took too long delays the next one. Missed collections are not made up for.
             timers.collection = (timers.collection + interval).max(Instant::now());
             timers.release = collector.next_release();
         }
         collector.probe.maps.grace_periods.log_long_wait();
-        collector.do_what_is_due(&mut timers);
-        // While a collection waits for runs of the probe, `workloads_are_at_rest` does.
+        collector.run_due_timers(&mut timers);
+        // While a collection waits for runs of the probe, `workloads_are_at_rest` does the waiting.
         let wait = if begun.is_some() { Duration::ZERO } else { timers.wait() };
         match commands.recv_timeout(wait) {
             Ok(CollectorCommand::Rescan) => {
@@ -166,7 +166,7 @@ pub(super) fn run(
                 if let Some(collection) = begun {
                     collector.finish_and_publish(collection, interval, snapshots);
                 }
-                let last = collector.begin_to_collect();
+                let last = collector.begin_timed_collection();
                 collector.finish_and_publish(last, interval, snapshots);
                 return;
             }
@@ -174,13 +174,13 @@ pub(super) fn run(
     }
 }
 
-/// When the thread has something to do.
+/// Times at which the thread has something to do.
 struct Timers {
     collection: Instant,
     slow_records: Option<Instant>,
     rescan: Option<Instant>,
     earliest_rescan: Instant,
-    /// To look for slots that can be released.
+    /// Time to check for slots that can be released.
     release: Option<Instant>,
 }
 
@@ -190,81 +190,81 @@ impl Timers {
         Self { collection: now, slow_records: None, rescan: None, earliest_rescan: now, release: None }
     }
 
-    /// A collection begins with the records of slow I/Os, and ends with the slots.
+    /// Resets the timers at the start of a collection, which reads the slow I/O records and ends by releasing slots.
     fn begin_collection(&mut self, collector: &Collector) {
         self.slow_records = collector.records_slow_ios().then(|| Instant::now() + SLOW_RECORDS_INTERVAL);
         self.release = None;
     }
 
-    /// How long there is nothing to do.
+    /// Returns the time until something is due.
     fn wait(&self) -> Duration {
         let timers = [self.slow_records, self.rescan, self.release].into_iter().flatten();
         timers.fold(self.collection, Instant::min).saturating_duration_since(Instant::now())
     }
 }
 
-/// Takes out what is due.
-fn is_due(timer: &mut Option<Instant>) -> bool {
+/// Takes a timer if it is due, and returns whether it was.
+fn take_due(timer: &mut Option<Instant>) -> bool {
     timer.take_if(|due| Instant::now() >= *due).is_some()
 }
 
-/// A collection that has begun.
-struct BegunCollection {
+/// A collection in progress.
+struct OngoingCollection {
     at: Instant,
-    /// What had been waited for runs of the probe before it began.
+    /// Total time spent waiting for runs of the probe before it began.
     waited: Duration,
     diskstats: Result<BTreeMap<u64, DiskStats>>,
 }
 
 impl Collector {
-    fn begin_to_collect(&mut self) -> BegunCollection {
+    fn begin_timed_collection(&mut self) -> OngoingCollection {
         let (at, waited) = (Instant::now(), self.probe.maps.grace_periods.waited());
-        BegunCollection { at, waited, diskstats: self.begin_collection() }
+        OngoingCollection { at, waited, diskstats: self.begin_collection() }
     }
 
-    /// What is due besides a collection.
-    fn do_what_is_due(&mut self, timers: &mut Timers) {
-        if is_due(&mut timers.slow_records) {
+    /// Does everything that is due apart from collections.
+    fn run_due_timers(&mut self, timers: &mut Timers) {
+        if take_due(&mut timers.slow_records) {
             if self.read_slow_records() {
                 self.commit();
             }
             timers.slow_records = Some(Instant::now() + SLOW_RECORDS_INTERVAL);
         }
-        if is_due(&mut timers.rescan) {
+        if take_due(&mut timers.rescan) {
             if let Err(error) = self.rescan() {
                 log::error!("{error:#}");
             }
             timers.earliest_rescan = Instant::now() + RESCAN_INTERVAL;
             timers.release = self.next_release();
         }
-        if is_due(&mut timers.release) {
-            // An error here recurs on the next collection, which logs it.
+        if take_due(&mut timers.release) {
+            // An error here recurs in the next collection, which logs it.
             timers.release = self.end_quarantine().ok().and_then(|()| self.next_release());
         }
     }
 
-    /// When to look again for slots that can be released.
+    /// Returns when to check again for slots that can be released.
     fn next_release(&self) -> Option<Instant> {
         (self.store.quarantined() > 0).then(|| Instant::now() + RELEASE_INTERVAL)
     }
 
     fn finish_and_publish(
         &mut self,
-        begun: BegunCollection,
+        begun: OngoingCollection,
         interval: Duration,
         snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
     ) {
         let result = begun.diskstats.and_then(|diskstats| self.finish_collection(&diskstats));
-        // The state has the durations of all collections that are published; the time to write it counts with the next one.
-        let kept = self.keep.as_ref().map(|keep| keep.took()).unwrap_or_default();
-        // A long wait for runs of the probe is logged as one; no interval prevents it.
+        // The state includes the durations of all published collections. The time to write it counts towards the next collection.
+        let kept = self.keep.as_ref().map(|keep| keep.write_time()).unwrap_or_default();
+        // A long wait for runs of the probe is logged separately; a longer interval would not prevent it.
         let waited = self.probe.maps.grace_periods.waited() - begun.waited;
         self.stats.record(begun.at.elapsed().saturating_sub(waited) + kept, interval);
         match result {
             Ok(mut snapshot) => {
                 self.stats.last_success = Some(Instant::now());
                 snapshot.health = self.health();
-                // Before anybody can see the snapshot: the next daemon never shows less.
+                // Before the snapshot is visible, so the next daemon never shows less.
                 self.commit();
                 snapshots.send_replace(Some(Arc::new(snapshot)));
             }
@@ -279,7 +279,7 @@ impl Collector {
         }
     }
 
-    /// Publishes that a collection's wait for runs of the probe has become a long one, or that such a wait has ended.
+    /// Publishes that a collection's wait for runs of the probe has become long, or that such a wait has ended.
     fn publish_long_wait(&mut self, is_waiting: bool, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
         let is_long = is_waiting && self.probe.maps.grace_periods.is_long();
         let was_long = self.stats.wait == LongWait::InProgress;
@@ -306,7 +306,7 @@ mod tests {
     use super::CollectionStats;
 
     #[test]
-    fn an_overrun_does_not_hide_a_failure() {
+    fn overrun_does_not_hide_failure() {
         let mut stats = CollectionStats::default();
         stats.record(Duration::from_secs(2), Duration::from_secs(1));
         assert!(!stats.overrun_log.allows(), "a second overrun within a minute");

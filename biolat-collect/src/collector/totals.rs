@@ -1,7 +1,7 @@
 //! The 64-bit totals of one series. The probe's counters are 32 bits wide and wrap; each collection adds their growth.
 //!
-//! A cell is summed over all CPUs modulo 2^32, so that a bucket may grow by up to 4.2 billion between two collections: at the
-//! longest interval, 14 million I/Os per second of one device and op, all in one bucket.
+//! A cell is summed over all CPUs modulo 2^32, so a bucket can grow by up to 4.2 billion between two collections. At the longest
+//! interval, that is 14 million I/Os per second of one device and op, all in one bucket.
 
 pub(super) mod record;
 
@@ -23,7 +23,7 @@ use biolat_model::{
 use biolat_probe::SlotReading;
 
 use super::{
-    incomplete::{Kind, amount, leave_incomplete, limit_to},
+    incomplete::{Kind, amount, exclude_incomplete, limit_to},
     state::{encoded::Encoded, record::ReadingRecord},
     workload_totals::WorkloadTotals,
 };
@@ -35,13 +35,13 @@ const WRITE: u32 = 1;
 /// Counts of one series since it began.
 pub struct Totals {
     is_read_or_write: bool,
-    /// What has been taken of the counters.
+    /// The counters as far as they have been added.
     last: SlotReading,
-    /// By how much `last` is ahead of the totals, which never changes, but for bytes and times; none if they are equal.
+    /// Lead of `last` over the totals, which never changes except for bytes and times; `None` if they are equal.
     ahead: Option<Box<ReadingRecord>>,
-    /// The amount of what was left out of the latest reading, see [`amount`].
+    /// The part of the latest reading that was left out, see [`amount`].
     left_out: u64,
-    /// Whether that was all of it, as in the reading before.
+    /// Whether the latest reading grew by exactly what the one before it had left out.
     is_unchanged: bool,
     queue_ns: u128,
     device_ns: u128,
@@ -52,9 +52,9 @@ pub struct Totals {
     requeues: u64,
     cells: [[u64; PHASES]; CELLS],
     sizes: SizeTotals,
-    /// Requests that have ended on each CPU.
+    /// Requests that ended on each CPU.
     completions: Vec<u64>,
-    /// All of this, for the next daemon.
+    /// The encoded totals, for the next daemon.
     encoded: Encoded,
 }
 
@@ -75,7 +75,7 @@ pub struct Growth {
     pub split: u64,
     /// Requests with a known submission time.
     pub admitted: u64,
-    /// Bytes moved. Flushes move none, and have no bio that was submitted.
+    /// Bytes transferred. Flushes transfer none, and have no bio that was submitted.
     pub bytes: u64,
     /// Requests of series that are not counted by workload.
     pub without_workload: u64,
@@ -91,11 +91,11 @@ impl std::ops::AddAssign for Growth {
     }
 }
 
-/// The patterns name every field and have no `..`: a new field of [`Series`] does not compile until it is widened here,
-/// and a new field of [`Totals`] not until it is exposed.
+/// The patterns name every field without `..`, so a new field of [`Series`] does not compile until it is added here, and a new
+/// field of [`Totals`] does not compile until it is exposed.
 #[deny(unused_variables)]
 impl Totals {
-    /// Of a new series of this op, in a slot that holds `baseline` from a former one.
+    /// Creates totals for a new series with this op, in a slot that contains `baseline` from a previous one.
     #[must_use]
     pub fn from_baseline(op: u32, baseline: SlotReading) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Totals {
         }
     }
 
-    /// Continues in a slot of another probe, which was zero at first.
+    /// Continues in a slot of another probe, which started at zero.
     pub(super) fn restart(&mut self) {
         self.last = SlotReading::ZERO;
         self.ahead = record::difference(&self.without_totals(&self.last));
@@ -127,7 +127,8 @@ impl Totals {
         self.encoded.forget();
     }
 
-    /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
+    /// Adds the growth since the last collection. With a `reference` (the I/O of all workloads), the growth is limited to its
+    /// I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
         let before = (self.left_out, self.is_unchanged, self.completions.len());
         let mut growth = now.sum.since(&self.last.sum);
@@ -137,8 +138,8 @@ impl Totals {
         let of_cpus = now.completions.iter().zip(&last.completions);
         let mut completions: Vec<u32> = of_cpus.map(|(now, last)| now.wrapping_sub(*last)).collect();
         let seen = amount(&growth);
-        // Without any change between three readings, no I/O is incomplete. Between two, a run of the probe may have stood still
-        // in the middle, as the CPUs of a virtual machine do.
+        // After three equal readings, no I/O is incomplete. Two are not enough, because a run of the probe can be paused in
+        // the middle, as when the hypervisor preempts a virtual CPU.
         let was_unchanged = std::mem::replace(&mut self.is_unchanged, seen == self.left_out);
         let kind = Kind {
             has_sizes: now.has_sizes,
@@ -148,7 +149,7 @@ impl Totals {
         match reference {
             Some(reference) => limit_to(reference, &mut growth, &mut completions, kind),
             None if was_unchanged && self.is_unchanged => {}
-            None => leave_incomplete(&mut growth, &mut completions, kind),
+            None => exclude_incomplete(&mut growth, &mut completions, kind),
         }
         self.left_out = seen.wrapping_sub(amount(&growth));
         last.sum.merge(&growth);
@@ -156,9 +157,9 @@ impl Totals {
             *total += u64::from(new);
             *last = last.wrapping_add(new);
         }
-        // What the probe counts by workload is not in the counters of the series.
+        // The series' counters do not include what the probe counts by workload.
         let by_workload = reference.unwrap_or(&Entry::ZERO);
-        // Of what grows, these are not in the amount.
+        // These counters are not included in the amount.
         let Series { bytes, requeues, errors, .. } = &growth.series;
         if seen != 0
             || *bytes != 0
@@ -198,7 +199,7 @@ impl Totals {
         growth
     }
 
-    /// What all workloads together have done.
+    /// Returns the I/O of all workloads together.
     pub(super) fn of_all_workloads(&self) -> WorkloadTotals {
         let total = |cells: &[[u64; PHASES]]| cells.iter().map(|cell| cell[Phase::Total as usize]).sum();
         let mut groups = self.cells.chunks(CELLS / BAND_CELLS);
@@ -217,13 +218,13 @@ impl Totals {
         self.cells.iter().map(|cell| cell[Phase::Total as usize]).sum()
     }
 
-    /// Requests that have ended on each CPU.
+    /// Returns how many requests ended on each CPU.
     #[must_use]
     pub fn completions(&self) -> &[u64] {
         &self.completions
     }
 
-    /// The series as the snapshot exposes it, with or without counts by size.
+    /// Returns the series as the snapshot exposes it, with or without counts by size.
     #[must_use]
     pub fn view(&self, op: String, statuses_since_6_10: bool, has_sizes: bool) -> SeriesView {
         let Self {
@@ -269,8 +270,8 @@ impl Totals {
     }
 }
 
-/// Whether the latencies of an op are exposed by size: of those that move data. A discard has a size, but its latency has
-/// little to do with that.
+/// Whether the latencies of an op are exposed by size, which they are for ops that move data. A discard has a size, but its
+/// latency hardly depends on it.
 fn has_bands(op: &str) -> bool {
     matches!(op, "read" | "write" | "zone_append")
 }
@@ -305,7 +306,7 @@ impl SizeTotals {
         let bands = size::BAND_NAMES.into_iter().zip(histograms);
         SizesView {
             requests: SizeHistogram::from_cells(requests),
-            // While I/Os complete, a band may have some time of one that is counted in the next collection.
+            // While I/Os complete, a band can include some time of an I/O that is counted in the next collection.
             bands: bands
                 .filter(|(_, histogram)| has_bands && !histogram.is_empty())
                 .map(|(size, device)| BandView { size: size.into(), device })
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_io_waits_for_the_next_change_or_for_none() {
+    fn incomplete_io_waits_for_change_or_for_stability() {
         let mut counters = Counters::ZERO;
         counters.series.cells[100] = [0, 1, 1, 1];
         counters.sizes.requests[4] = 1;
@@ -349,7 +350,7 @@ mod tests {
         counters.sizes.bands[0][25] = 2;
         assert_eq!(totals.add(reading(counters), None).total, 1);
         assert_eq!(totals.completions(), [2, 0]);
-        // Without any change between three readings, nothing is incomplete: an interrupt has overwritten a count.
+        // After three readings without a change, nothing is incomplete: an interrupt has overwritten a count.
         counters.series.cells[100] = [0, 2, 2, 3];
         assert_eq!(totals.add(reading(counters), None).total, 0);
         assert_eq!(totals.add(reading(counters), None).total, 0);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_wrap_are_widened() {
+    fn widens_wrapping_counters() {
         let mut counters = Counters::ZERO;
         let series = &mut counters.series;
         series.cells[100] = [u32::MAX - 1; 4];

@@ -8,7 +8,7 @@ use super::state::{
     sparse::{compress, compress_wide, expanded, expanded_wide},
 };
 
-/// What a workload has done on one device with one op.
+/// I/O of a workload on one device with one op.
 pub(super) struct WorkloadTotals {
     pub(super) queue_ns: u128,
     pub(super) device_ns: u128,
@@ -24,7 +24,7 @@ impl Default for WorkloadTotals {
     }
 }
 
-/// The patterns name every field and have no `..`: a new field does not compile until it is added and exposed.
+/// The patterns name every field without `..`, so a new field does not compile until it is added and exposed.
 #[deny(unused_variables)]
 impl WorkloadTotals {
     pub(super) fn add(&mut self, entry: &Entry) {
@@ -52,7 +52,7 @@ impl WorkloadTotals {
         }
     }
 
-    /// As they are kept for the next daemon.
+    /// Returns the totals as they are kept for the next daemon.
     pub(super) fn to_record(&self, key: Key) -> UsageRecord {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         UsageRecord {
@@ -64,14 +64,14 @@ impl WorkloadTotals {
         }
     }
 
-    /// `None` if the record is not one of totals.
+    /// Restores totals; `None` if the record is invalid.
     pub(super) fn from_record(record: &UsageRecord) -> Option<Self> {
         let [queue_ns, device_ns, unsplit_ns] = expanded_wide(&record.times)?;
         let (bytes, errors, cells) = (record.bytes, record.errors, expanded(&record.cells)?);
         Some(Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells })
     }
 
-    /// As narrow as what the probe counts in an epoch.
+    /// Narrows the totals to an entry, as the probe counts it in an epoch.
     pub(super) fn to_entry(&self) -> Entry {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         Entry {
@@ -85,7 +85,7 @@ impl WorkloadTotals {
         }
     }
 
-    /// How many I/Os there were.
+    /// Returns the number of I/Os.
     pub(super) fn ios(&self) -> u64 {
         self.cells.iter().sum()
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::{UsageRecord, WorkloadTotals};
 
     #[test]
-    fn totals_are_what_they_were() {
+    fn record_round_trips() {
         let mut entry =
             Entry { queue_ns: 1, device_ns: 2, unsplit_ns: 3, bytes: 4, errors: 5, ..Entry::ZERO };
         entry.cells[30] = 6;

@@ -1,4 +1,4 @@
-//! The workloads: what each cgroup has done on each device, and who it is. A cgroup that is gone is kept for a while.
+//! The workloads: the I/O of each cgroup on each device, and its identity. A cgroup that is gone is kept for a while.
 
 mod gone;
 mod kept;
@@ -27,42 +27,42 @@ use gone::Gone;
 
 pub(super) use reading::Workloads;
 
-/// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
+/// Time after which the path of a cgroup is read again, because v1 cgroups can be renamed.
 const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How cgroups that have no room of their own are shown together.
+/// Name for the cgroups that do not fit, which are shown together.
 const OTHER_NAME: &str = "other";
 
-/// Every workload since the probe was attached, by serial number.
+/// All workloads since the probe was attached, by serial number.
 pub(super) struct WorkloadStore {
     workloads: BTreeMap<u64, Workload>,
-    /// Earlier cgroups with the path of a workload, by serial number: what they still do is counted as the workload's.
+    /// Earlier cgroups with the path of a workload, by serial number. Their remaining I/O is counted for the workload.
     aliases: BTreeMap<u64, Alias>,
-    /// I/Os of workloads that are not shown any more.
+    /// I/Os of workloads that are no longer shown.
     ended: BTreeMap<Key, u64>,
-    /// I/Os of cgroups without room of their own.
+    /// I/Os of cgroups that did not fit.
     without_room: u64,
-    /// The serial number of the root, whose I/Os are the kernel's, too.
+    /// Serial number of the root cgroup, whose I/Os are counted with the kernel's.
     root: Option<u64>,
-    /// When the counts were taken last.
+    /// Time when the counts were last taken.
     taken: SystemTime,
     logged_other: bool,
-    /// Whether there is a pod or container whose names have not been looked for.
+    /// Whether there is a pod or container whose names have not been looked up.
     has_unnamed: bool,
 }
 
 struct Workload {
-    /// None of the kernel and of all others.
+    /// `None` for the kernel and for `other`.
     cgroup: Option<SeenCgroup>,
     identity: Identity,
-    /// When its counts were zero.
+    /// Time when its counts were zero.
     since: SystemTime,
-    /// When its path was read.
+    /// Time when its path was read.
     path_read: Instant,
-    /// Since when it has been gone.
+    /// Set once it is gone.
     gone: Option<Gone>,
     usage: BTreeMap<Key, WorkloadTotals>,
-    /// All of this, for the next daemon.
+    /// The encoded workload, for the next daemon.
     encoded: Encoded,
 }
 
@@ -70,7 +70,7 @@ struct Workload {
 struct Alias {
     workload: u64,
     cgroup: SeenCgroup,
-    /// When its path was read.
+    /// Time when its path was read.
     path_read: Instant,
 }
 
@@ -81,7 +81,7 @@ impl Workload {
         Self { cgroup, identity, since, path_read: now, gone: None, usage, encoded }
     }
 
-    /// Whether it is a pod or container in one, by an id that is not a name.
+    /// Whether it is a pod or a container that has an id but no names yet.
     fn may_have_names(&self) -> bool {
         self.identity.pod.is_empty()
             && !(self.identity.pod_uid.is_empty() && self.identity.container_id.is_empty())
@@ -92,13 +92,13 @@ impl Workload {
     }
 }
 
-/// What the store asks the kernel.
+/// The kernel's cgroups, as the store needs them.
 pub(super) trait Cgroups {
-    /// How many cgroups the probe can record.
+    /// Returns how many cgroups the probe can record.
     fn room(&self) -> usize;
-    /// The cgroup with this serial number, if the probe has recorded it.
+    /// Returns the cgroup with this serial number, if the probe has recorded it.
     fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>>;
-    /// Has the probe record it again at its next I/O. Until then its record stays, and keeps its room.
+    /// Makes the probe record it again at its next I/O. Until then its record stays, and keeps its place.
     fn mark_stale(&mut self, workload: u64) -> Result<()>;
     /// Removes the record of a cgroup that is gone, which makes room for another one.
     fn forget(&mut self, workload: u64) -> Result<()>;
@@ -107,7 +107,7 @@ pub(super) trait Cgroups {
 }
 
 impl WorkloadStore {
-    /// For a probe that was attached at this time.
+    /// Creates a store for a probe that was attached at this time.
     pub(super) fn new(started: SystemTime) -> Self {
         Self {
             workloads: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl WorkloadStore {
         }
     }
 
-    /// Adds the counts of an epoch, after so many scrapes. Those of a cgroup that is not known any more are added to the others.
+    /// Adds the counts of an epoch, after this many scrapes. Counts of an unknown cgroup are added to `other`.
     pub(super) fn add(
         &mut self,
         counts: &EpochCounts,
@@ -133,7 +133,7 @@ impl WorkloadStore {
         let mut active = BTreeSet::new();
         for (&(key, number), entry) in counts {
             active.insert(number);
-            let number = self.known(number, since, now, cgroups);
+            let number = self.resolve(number, since, now, cgroups);
             active.insert(number);
             let workload =
                 self.workloads.entry(number).or_insert_with(|| Workload::new(number, None, since, now));
@@ -148,7 +148,7 @@ impl WorkloadStore {
         }
         if active.contains(&OTHER) && !std::mem::replace(&mut self.logged_other, true) {
             log::warn!(
-                "no room for every cgroup: {} are told apart, I/O of the rest is counted together as {OTHER_NAME}; raise --workloads",
+                "no room for every cgroup: {} are counted separately, I/O of the rest as {OTHER_NAME}; raise --workloads",
                 cgroups.room()
             );
         }
@@ -161,8 +161,8 @@ impl WorkloadStore {
         self.without_room += ios;
     }
 
-    /// The number under which the workload of a cgroup is kept.
-    fn known(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &impl Cgroups) -> u64 {
+    /// Returns the number under which a cgroup's workload is stored.
+    fn resolve(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &impl Cgroups) -> u64 {
         if number == KERNEL || number == OTHER || self.workloads.contains_key(&number) {
             return number;
         }
@@ -192,8 +192,8 @@ impl WorkloadStore {
         self.merge_same_path(number, now);
     }
 
-    /// A cgroup with the recorded path of an earlier one continues its counts, as when a service restarts. The earlier one, which
-    /// may still write something back or be another one with the same truncated path, becomes an alias.
+    /// Lets a cgroup continue the counts of an earlier one with the same recorded path, as when a service restarts. The earlier
+    /// cgroup may still write data back, or may be a different one with the same truncated path, so it becomes an alias.
     fn merge_same_path(&mut self, number: u64, now: Instant) {
         let Some(path) = self.workloads.get(&number).and_then(Workload::path).map(str::to_owned) else {
             return;
@@ -217,7 +217,7 @@ impl WorkloadStore {
         }
     }
 
-    /// Reads paths again that were read some time ago.
+    /// Rereads paths that were last read some time ago.
     fn refresh_paths(&mut self, now: Instant, cgroups: &mut impl Cgroups) {
         let is_due = |path_read: &mut Instant| {
             let is_due = now.duration_since(*path_read) >= RENAME_INTERVAL;
@@ -265,14 +265,14 @@ impl WorkloadStore {
     }
 
     /// Adds names to pods and containers. Those that are gone keep theirs.
-    fn name_pods(&mut self, names: &PodNames) {
+    fn add_pod_names(&mut self, names: &PodNames) {
         for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
             workload.encoded.forget();
             workload.identity = std::mem::take(&mut workload.identity).with_names(names);
         }
     }
 
-    /// Removes what was done on devices that are gone.
+    /// Removes I/O on devices that are gone.
     pub(super) fn retain_series(&mut self, is_here: impl Fn(Key) -> bool) {
         for workload in self.workloads.values_mut() {
             let before = workload.usage.len();
@@ -284,7 +284,7 @@ impl WorkloadStore {
         self.ended.retain(|&key, _| is_here(key));
     }
 
-    /// How a workload is shown; empty if it is unknown.
+    /// Returns the path under which a workload is shown; empty if it is unknown.
     pub(super) fn path(&self, number: u64) -> &str {
         let number = match self.aliases.get(&number) {
             Some(alias) => alias.workload,
@@ -294,16 +294,16 @@ impl WorkloadStore {
         self.workloads.get(&number).map_or("", |workload| shown_path(number, workload.cgroup.as_ref()))
     }
 
-    /// I/Os of workloads that are not shown any more.
+    /// Returns the I/Os of workloads that are no longer shown.
     pub(super) fn ended(&self, series: Key) -> u64 {
         self.ended.get(&series).copied().unwrap_or_default()
     }
 
-    /// Every workload, with what it has done on the devices that have a name. `beyond` are series that are not counted by
-    /// workload: the others have done it.
+    /// Returns all workloads with their I/O on devices that have a name. `uncounted` are series that are not counted by workload;
+    /// their I/O is attributed to `other`.
     pub(super) fn views<'a>(
         &self,
-        beyond: &[(Key, WorkloadTotals)],
+        uncounted: &[(Key, WorkloadTotals)],
         started: SystemTime,
         device: impl Fn(u64) -> Option<&'a str>,
         op: impl Fn(u32) -> String,
@@ -318,11 +318,11 @@ impl WorkloadStore {
             }
         });
         let mut views: Vec<_> = views.collect();
-        let beyond: Vec<_> = beyond.iter().filter_map(|(key, totals)| view(*key, totals)).collect();
+        let uncounted: Vec<_> = uncounted.iter().filter_map(|(key, totals)| view(*key, totals)).collect();
         match views.iter_mut().find(|view| view.cgroup == OTHER_NAME) {
-            Some(others) => others.usage.extend(beyond),
+            Some(other) => other.usage.extend(uncounted),
             None => views.push(WorkloadView {
-                usage: beyond,
+                usage: uncounted,
                 ..WorkloadView::new(OTHER_NAME, &Identity::default(), started)
             }),
         }
@@ -332,13 +332,14 @@ impl WorkloadStore {
     }
 }
 
-/// The path that a workload is shown with.
+/// Returns the path under which a workload is shown.
 fn shown_path(number: u64, cgroup: Option<&SeenCgroup>) -> &str {
     let without = if number == OTHER { OTHER_NAME } else { "/" };
     cgroup.map_or(without, |cgroup| cgroup.path.as_str())
 }
 
-/// The latest record of a cgroup. Has it recorded again for the next time; an error is harmless, as that is in some seconds.
+/// Returns the latest record of a cgroup and marks it to be recorded again. An error is harmless, because the next attempt
+/// follows in a few seconds.
 fn refresh(number: u64, cgroups: &mut impl Cgroups) -> Option<SeenCgroup> {
     let recorded = cgroups.cgroup(number).ok()??;
     let _ = cgroups.mark_stale(number);

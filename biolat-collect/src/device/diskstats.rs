@@ -8,7 +8,7 @@ use biolat_model::device::{Device, Group};
 
 use super::sysfs::attribute;
 
-/// Completed I/Os by group, and how many have been dispatched to the driver and not completed.
+/// Completed I/Os by group, and the number of I/Os in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
     completed: [u64; 4],
@@ -16,7 +16,7 @@ pub struct DiskStats {
 }
 
 impl DiskStats {
-    /// From counts in the order of [`Group::ALL`].
+    /// Creates statistics from counts in the order of [`Group::ALL`].
     #[cfg(test)]
     pub const fn new(counts: [u64; 4]) -> Self {
         Self { completed: counts, in_flight: 0 }
@@ -27,19 +27,20 @@ impl DiskStats {
         Self { in_flight, ..self }
     }
 
-    /// I/Os that have been dispatched to the driver and have not completed.
+    /// Returns the number of I/Os that have not completed: before Linux 6.16 those dispatched to the driver, since then all that
+    /// were accounted as started, also in the scheduler. `inflight` in sysfs counts only the former.
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// A device's counters since it appeared.
+    /// Reads a device's counters since it appeared.
     pub fn read(sysfs: &Path, device: &Device) -> io::Result<Self> {
         let path = sysfs.join("block").join(&device.name).join("stat");
         Self::parse(attribute(&path, &mut [0; 512])?)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// Discards were added in Linux 4.18, flushes in 5.5.
+    /// Parses the file. Discards were added in Linux 4.18, flushes in 5.5.
     fn parse(text: &str) -> Option<Self> {
         let (mut fields, mut found) = ([0; 16], 0);
         for field in text.split_ascii_whitespace() {
@@ -53,7 +54,7 @@ impl DiskStats {
         (found >= 11).then_some(Self { completed, in_flight: fields[8] })
     }
 
-    /// Whether nothing has completed between the two.
+    /// Whether nothing has completed between the two readings.
     pub fn has_same_completions(&self, other: &Self) -> bool {
         self.completed == other.completed
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::DiskStats;
 
     #[test]
-    fn fields_of_stat() {
+    fn parses_stat() {
         let line = "   44190     6568  3174770     8127    54406    27526  5446240    12349        0     7684    \
                     20914     5819        9   938592      381     1791       56\n";
         assert_eq!(DiskStats::parse(line), Some(DiskStats::new([44190, 54406, 5819, 1791])));

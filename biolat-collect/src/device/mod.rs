@@ -1,5 +1,5 @@
-//! Block devices as sysfs and uevents show them: names, lifetimes, disk statistics, what sits on them. No other module reads
-//! `/sys/block`; the mount points of sysfs and procfs are always parameters.
+//! Block devices according to sysfs and uevents: names, lifetimes, disk statistics, and what is stacked on them. No other module
+//! reads `/sys/block`. The mount points of sysfs and procfs are always parameters.
 
 pub mod diskstats;
 mod mounts;
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use biolat_model::device::Device;
 use biolat_system::host::Host;
 
-/// A [`scan()`] with what is stacked on each device.
+/// Does a [`scan()`], and also reads what is stacked on each device.
 pub fn scan_with_stacks<'a>(
     host: &Host,
     ids: IdKind,

@@ -1,5 +1,5 @@
-//! Mounted file systems by block device, as this process' own mount namespace shows them: `/proc/self/mountinfo`. In a container
-//! that is hardly any of the host's.
+//! Mounted file systems by block device, according to `/proc/self/mountinfo`. In a container, this process's mount namespace
+//! shows hardly any of the host's.
 //!
 //! Format: <https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>
 
@@ -9,14 +9,14 @@ use biolat_system::host::Host;
 
 use super::sysfs::{clean, is_shortage};
 
-/// The kind and the name of the file system on each block device.
+/// Kind and name of the file system on each block device.
 #[derive(Default)]
 pub(super) struct Mounts(BTreeMap<String, (&'static str, String)>);
 
 const PERSISTENT_VOLUME: &str = "persistent_volume";
 
 impl Mounts {
-    /// None if the mounts cannot be read. Only a shortage of this process is an error.
+    /// Reads the mounts, or returns none if they cannot be read. Fails only if this process lacks resources.
     pub(super) fn read(host: &Host) -> io::Result<Self> {
         match fs::read(host.procfs.join("self/mountinfo")) {
             Ok(text) => Ok(Self::parse(&String::from_utf8_lossy(&text), &host.sysfs)),
@@ -25,13 +25,13 @@ impl Mounts {
         }
     }
 
-    /// A file system may be mounted several times: the first time counts, but before all as a persistent volume.
+    /// Parses mountinfo. If a file system is mounted several times, a persistent volume takes precedence, then the first mount.
     fn parse(text: &str, sysfs: &Path) -> Self {
         let mut mounts = Self::default();
         let mut names = BTreeMap::new();
         for mount in text.lines().filter_map(Mount::parse) {
             let device = match mount.source.strip_prefix("/dev/") {
-                // A number of btrfs, and of no device.
+                // A btrfs number, which belongs to no device.
                 Some(source) if mount.number.starts_with("0:") => Some(source.to_owned()),
                 _ => names.entry(mount.number).or_insert_with(|| block_device(sysfs, mount.number)).clone(),
             };
@@ -49,7 +49,7 @@ impl Mounts {
         mounts
     }
 
-    /// The file system on a block device: by the kernel's name or, if it is a dm device, its name in `/dev/mapper`.
+    /// Returns the file system on a block device, found by kernel name or, for a dm device, by its name in `/dev/mapper`.
     pub(super) fn of(&self, device: &str, mapped: &str) -> Option<(&'static str, &str)> {
         let by_mapper = || self.0.get(&format!("mapper/{mapped}"));
         let (kind, name) = self.0.get(device).or_else(by_mapper)?;
@@ -57,8 +57,8 @@ impl Mounts {
     }
 }
 
-/// A whole file system, or a whole subvolume, that is mounted. What is bound from another mount is none: in a container, such
-/// are the host's files.
+/// A mount of a whole file system or a whole subvolume. Bind mounts of parts do not count: in a container, they are files of the
+/// host.
 struct Mount<'a> {
     /// `major:minor`
     number: &'a str,
@@ -78,20 +78,20 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The kernel's name of the block device with this number.
+/// Returns the kernel name of the block device with this number.
 fn block_device(sysfs: &Path, number: &str) -> Option<String> {
     let link = fs::read_link(sysfs.join("dev/block").join(number)).ok()?;
     Some(link.file_name()?.to_str()?.to_owned())
 }
 
-/// The name of a persistent volume, by where the kubelet mounts it for a pod:
+/// Returns the name of a persistent volume, from the place where the kubelet mounts it for a pod:
 /// `/var/lib/kubelet/pods/<uid>/volumes/kubernetes.io~csi/<name>/mount`.
 fn persistent_volume(point: &str) -> Option<&str> {
     let (_, volume) = point.split_once("/pods/")?.1.split_once("/volumes/kubernetes.io~")?;
     volume.split('/').nth(1).filter(|name| !name.is_empty())
 }
 
-/// Spaces and the like are octal: `\040`.
+/// Decodes octal escapes, as used for spaces: `\040`.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut result = parts.next().unwrap_or_default().to_owned();
@@ -140,20 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn each_device_has_its_first_mount() {
+    fn finds_first_mount_of_each_device() {
         let found = mounts("mounts", HOST);
         assert_eq!(found.of("dm-0", "vg-root"), Some(("mount", "/")));
         assert_eq!(found.of("sda1", ""), Some(("mount", "/boot")));
         assert_eq!(found.of("sda2", ""), Some(("mount", "/mnt/two words")));
-        assert_eq!(found.of("dm-7", "data"), Some(("mount", "/data")), "btrfs has no number of a device");
+        assert_eq!(found.of("dm-7", "data"), Some(("mount", "/data")), "btrfs has no device number");
         assert_eq!(found.of("sdb", ""), Some(("mount", "/pool")));
         assert_eq!(found.of("sdd", ""), Some(("persistent_volume", "pvc-7")));
         assert_eq!(found.of("sdc", ""), None);
     }
 
-    /// Of the host's files that are bound into a container.
+    /// Host files that are bind-mounted into a container.
     #[test]
-    fn in_a_container_there_are_none() {
+    fn ignores_bind_mounts_in_containers() {
         let container = r"60 50 0:90 / / rw - overlay overlay rw,lowerdir=/a,upperdir=/b
 61 60 8:1 /var/lib/kubelet/pods/01-23/etc-hosts /etc/hosts rw - ext4 /dev/sda1 rw
 62 60 8:1 /var/log/containers /var/log/containers ro - ext4 /dev/sda1 rw
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn octal_escapes() {
+    fn decodes_octal_escapes() {
         assert_eq!(unescaped(r"a\040b\134c"), r"a b\c");
         assert_eq!(unescaped(r"\x\9\"), r"\x\9\");
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_a_panic(text in r"([0-9]{1,2}|0:44|8:1|/|/@|subvol=/@|/dev/sda|\\[0-7]{0,3}| - |.| |\n){0,60}") {
+        fn parses_any_text_without_panic(text in r"([0-9]{1,2}|0:44|8:1|/|/@|subvol=/@|/dev/sda|\\[0-7]{0,3}| - |.| |\n){0,60}") {
             let _ = mounts("any-mounts", &text);
             let _ = unescaped(&text);
         }

@@ -1,5 +1,5 @@
-//! Paths of multipath devices: which device a path belongs to, over what, and in which state. NVMe's hidden paths, and the
-//! devices below dm-multipath.
+//! Paths of multipath devices: the device that a path belongs to, transport, address and state. Covers the hidden paths of NVMe,
+//! and devices below dm-multipath.
 
 use std::{fs, io, path::Path};
 
@@ -10,8 +10,8 @@ use super::sysfs::{attribute, clean, text};
 const LIVE: &str = "live";
 const UNKNOWN: &str = "unknown";
 
-/// The device of this name as a path, if it is one: `head` is the NVMe device whose hidden path it is, `holders` are the
-/// devices stacked on it. `identity` is what is known of it: a path keeps its address.
+/// Returns the path details of a device, if it is a path. `head` is the NVMe device that a hidden path belongs to, `holders` are
+/// the devices stacked on it. A path that is already known from `identity` keeps its address.
 pub(super) fn find(
     sysfs: &Path,
     name: &str,
@@ -37,8 +37,8 @@ pub(super) fn find(
     Ok(Some(MultipathPath { of, transport, address, state: state(sysfs, name) }))
 }
 
-/// The state of a path, which changes without a uevent. One read or two, of attributes that the kernel shows without
-/// waiting for the device.
+/// Reads the state of a path, which changes without a uevent. Takes at most two reads, of attributes that the kernel shows
+/// without waiting for the device.
 pub fn state(sysfs: &Path, name: &str) -> String {
     let state = try_state(&sysfs.join("block").join(name)).unwrap_or_default();
     if state.is_empty() { UNKNOWN.to_owned() } else { state }
@@ -48,12 +48,12 @@ fn try_state(path: &Path) -> io::Result<String> {
     let read = |name: &str| attribute(&path.join(name), &mut [0; 64]).map(clean);
     let state = read("device/state")?;
     match state.as_str() {
-        // SCSI's word.
+        // SCSI's name for it.
         "running" => return Ok(LIVE.to_owned()),
         LIVE => {}
         _ => return Ok(state),
     }
-    // A live NVMe controller may have no access to this namespace.
+    // A live NVMe controller does not necessarily have access to this namespace.
     match read("ana_state") {
         Ok(access) if matches!(access.as_str(), "" | "optimized" | "non-optimized") => Ok(state),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(state),
@@ -61,8 +61,8 @@ fn try_state(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The dm-multipath device among these; multipathd gives its devices such an id. A path may also be below other dm
-/// devices, such as LVM's.
+/// Returns the dm-multipath device among the holders, which is recognized by the id that multipathd assigns. A path can also be
+/// below other dm devices, such as LVM volumes.
 fn dm_multipath<'a>(block: &Path, holders: &'a [String]) -> io::Result<Option<&'a str>> {
     for holder in holders {
         if text(&block.join(holder), "dm/uuid")?.starts_with("mpath-") {
@@ -72,7 +72,7 @@ fn dm_multipath<'a>(block: &Path, holders: &'a [String]) -> io::Result<Option<&'
     Ok(None)
 }
 
-/// Host, channel, target and LUN of a SCSI device, which are the name of its directory.
+/// Returns host, channel, target and LUN of a SCSI device, which are its directory's name.
 fn scsi_address(device: &Path) -> String {
     let Ok(directory) = fs::canonicalize(device) else { return String::new() };
     let name = directory.file_name().and_then(|name| name.to_str());
@@ -89,8 +89,8 @@ mod tests {
     use super::{MultipathPath, state};
     use crate::device::{IdKind, scan};
 
-    /// Devices by name, with nothing known.
-    fn found(tree: &Tree) -> Vec<Device> {
+    /// Scans all devices, none of them known.
+    fn scan_all(tree: &Tree) -> Vec<Device> {
         scan(&tree.0, IdKind::Diskseq, |_| None).unwrap()
     }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_an_nvme_device() {
+    fn finds_nvme_path() {
         let tree = Tree::new(
             "nvme-path",
             &[
@@ -113,16 +113,16 @@ mod tests {
             ],
         );
         let expected = path("nvme0n1", "tcp", "traddr=192.0.2.1,trsvcid=4420", "live");
-        let devices = found(&tree);
+        let devices = scan_all(&tree);
         assert_eq!(devices[0].path, expected);
-        // The address of a TCP path has a part that comes and goes with the connection.
+        // Part of a TCP path's address comes and goes with the connection.
         tree.write("block/nvme0c1n1/device/address", b"traddr=192.0.2.1,trsvcid=4420,src_addr=192.0.2.9\n");
         let again = scan(&tree.0, IdKind::Diskseq, |_| devices.first()).unwrap();
         assert_eq!(again[0].path, expected);
     }
 
     #[test]
-    fn states_of_an_nvme_path() {
+    fn reads_nvme_path_states() {
         let tree = Tree::new("nvme-state", &[]);
         for (controller, access, expected) in [
             ("live", None, "live"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_below_dm_multipath() {
+    fn finds_path_below_dm_multipath() {
         let tree = Tree::new(
             "dm-path",
             &[
@@ -168,16 +168,16 @@ mod tests {
         let target = "devices/host1/rport-1:0-3/target1:0:3/1:0:3:7";
         tree.write(&format!("{target}/state"), b"running\n");
         symlink(tree.0.join(target), tree.0.join("block/sda/device")).unwrap();
-        let devices = found(&tree);
+        let devices = scan_all(&tree);
         assert_eq!(devices[0].path, path("dm-3", "fc", "1:0:3:7", "live"));
         assert_eq!(devices[0].path_of, None, "not a hidden NVMe path");
-        assert_eq!(devices[1].path, None, "below LVM alone");
+        assert_eq!(devices[1].path, None, "only below LVM");
         assert_eq!(devices[2].path, path("dm-3", "", "", "unknown"));
         for word in ["offline", "transport-offline", "blocked"] {
             tree.write(&format!("{target}/state"), format!("{word}\n").as_bytes());
             assert_eq!(state(&tree.0, "sda"), word);
         }
-        // A path of another device now.
+        // It is now a path of another device.
         tree.write("block/dm-4/dm/uuid", b"mpath-3600a098039\n");
         fs::remove_file(tree.0.join("block/sda/holders/dm-3")).unwrap();
         tree.write("block/sda/holders/dm-4", b"");

@@ -1,4 +1,4 @@
-//! A scan of `/sys/block`: cheap enough to repeat whenever something may have changed.
+//! Scans `/sys/block`. This is cheap enough to repeat whenever something could have changed.
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -11,19 +11,19 @@ use super::{
     transport::transport,
 };
 
-/// Where a device's id comes from: see [`Device::id`].
+/// Source of a device's id: see [`Device::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// `diskseq`.
     Diskseq,
-    /// The inode number of its directory.
+    /// Inode number of the device's directory in sysfs.
     Directory,
 }
 
-/// Every request-based device, by name. A loop device is included while a file is attached to it.
+/// Returns all request-based devices, ordered by name. Loop devices are included only if a file is attached.
 ///
-/// A drive's identity does not change, and reading it can be a command to the drive (virtio's `serial` is): it is not read
-/// again for a `known` device. A device that disappears during the scan is left out.
+/// A drive's identity does not change, and reading it can send a command to the drive (virtio's `serial` does), so it is not read
+/// again for a `known` device. Devices that disappear during the scan are omitted.
 pub fn scan<'a>(
     sysfs: &Path,
     ids: IdKind,
@@ -75,7 +75,7 @@ fn read<'a>(
         sequence,
         inode,
         rotational: text(path, "queue/rotational")? == "1",
-        // A drive may get another one while it runs.
+        // A drive's firmware can be updated at runtime.
         firmware: first_of(path, &["device/firmware_rev", "device/fwrev", "device/rev"])?.unwrap_or_default(),
         scheduler: scheduler(path)?,
         path: paths::find(sysfs, &name, path_of.as_deref(), &holders, &identity)?,
@@ -96,14 +96,14 @@ fn throttling(path: &Path) -> io::Result<Throttling> {
     Ok(if !path.join(ATTRIBUTE).exists() {
         Throttling::NotBuiltIn
     } else if text(path, ATTRIBUTE)?.is_empty() {
-        // Reading it fails until it is set up.
+        // It cannot be read until it is set up.
         Throttling::CanBeSetUp
     } else {
         Throttling::SetUp
     })
 }
 
-/// Model, serial number and so on, as the drive reports them.
+/// Reads model, serial number and so on, as reported by the drive.
 fn identity(path: &Path, name: &str) -> io::Result<Device> {
     Ok(Device {
         transport: transport(path, name)?,
@@ -119,7 +119,7 @@ fn identity(path: &Path, name: &str) -> io::Result<Device> {
     })
 }
 
-/// `nvme0c1n2` is the path over controller 1 to `nvme0n2`.
+/// Returns `nvme0n2` for `nvme0c1n2`, its path over controller 1.
 fn multipath_head(name: &str) -> Option<String> {
     let (subsystem, rest) = name.split_once('c')?;
     let (controller, namespace) = rest.split_once('n')?;
@@ -127,12 +127,12 @@ fn multipath_head(name: &str) -> Option<String> {
     Some(format!("{subsystem}n{namespace}"))
 }
 
-/// A disk's partitions, which are directories whose names begin with its own.
+/// Returns a disk's partitions: subdirectories whose names begin with the disk's name.
 pub(super) fn partitions(path: &Path, name: &str) -> impl Iterator<Item = String> {
     names(path).into_iter().filter(move |entry| entry.starts_with(name))
 }
 
-/// Devices stacked directly on the disk and on its partitions.
+/// Returns the devices stacked directly on the disk and on its partitions.
 pub(super) fn holders(path: &Path, name: &str) -> Vec<String> {
     let mut holders: Vec<_> = partitions(path, name)
         .map(|partition| path.join(partition).join("holders"))
@@ -144,7 +144,7 @@ pub(super) fn holders(path: &Path, name: &str) -> Vec<String> {
     holders
 }
 
-/// A SCSI device's page of vital product data with its serial number: a header of four bytes, then text.
+/// Reads the serial number from a SCSI device's vital product data page: a header of four bytes, then text.
 fn vpd_serial(path: &Path) -> String {
     let page = fs::read(path.join("device/vpd_pg80")).unwrap_or_default();
     clean(&String::from_utf8_lossy(page.get(4..).unwrap_or_default()))
@@ -161,7 +161,7 @@ mod tests {
     use super::{IdKind, Throttling, directory_id, multipath_head, scan};
 
     #[test]
-    fn an_nvme_drive_with_its_identity() {
+    fn reads_nvme_identity() {
         let tree = Tree::new(
             "nvme",
             &[
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bio_based_and_detached_devices_are_left_out() {
+    fn omits_bio_based_and_detached_devices() {
         let tree = Tree::new(
             "others",
             &[
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_path_names_its_head() {
+    fn finds_head_of_hidden_path() {
         let tree = Tree::new(
             "paths",
             &[("nvme0c1n2/mq/0/x", ""), ("nvme0c1n2/hidden", "1\n"), ("nvme0c1n2/diskseq", "5\n")],
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_drive_is_not_identified_again() {
+    fn does_not_identify_known_drive_again() {
         let tree = Tree::new("known", &[("vda/mq/0/x", ""), ("vda/diskseq", "9\n"), ("vda/serial", "first")]);
         let first = scan(&tree.0, IdKind::Diskseq, |_| None).unwrap();
         fs::write(tree.0.join("block/vda/serial"), "second").unwrap();
@@ -252,12 +252,12 @@ mod tests {
         assert_eq!(again(), first);
         tree.write("block/vda/device/rev", b"2.5+\n");
         tree.write("block/vda/queue/scheduler", b"none [bfq]\n");
-        assert_eq!((&*again()[0].firmware, &*again()[0].scheduler), ("2.5+", "bfq"), "these may change");
+        assert_eq!((&*again()[0].firmware, &*again()[0].scheduler), ("2.5+", "bfq"), "these can change");
         assert_eq!(scan(&tree.0, IdKind::Diskseq, |_| None).unwrap()[0].serial, "second");
     }
 
     #[test]
-    fn no_sysfs_is_an_error() {
+    fn fails_without_sysfs() {
         assert!(scan(Path::new("/nonexistent"), IdKind::Diskseq, |_| None).is_err());
     }
 
@@ -285,9 +285,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// An attribute may contain anything, and be a directory where a file is expected.
+        /// An attribute can contain anything, and even be a directory.
         #[test]
-        fn any_attributes_are_read(
+        fn sanitizes_any_attributes(
             attributes in vec((select(&ATTRIBUTES[..]), option::of(vec(any::<u8>(), 0..40))), 0..20),
             sequence: u64,
         ) {

@@ -1,4 +1,4 @@
-//! What sits on a device, at any depth: volumes, arrays, encrypted and multipath devices, and mounted file systems.
+//! Everything stacked on a device, at any depth: volumes, arrays, encrypted and multipath devices, and mounted file systems.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use super::{
     sysfs::text,
 };
 
-/// Deeper than anyone stacks devices.
+/// More than any real stack has.
 const MAX_DEPTH: u32 = 16;
 
-/// Holders of one device; those that are further away are left out.
+/// Maximum number of holders of a device; the most distant ones are omitted.
 const MAX_HOLDERS: usize = 128;
 
-/// Finds out what sits on each of these devices. What disappears meanwhile is left out.
+/// Reads what is stacked on each of these devices. Anything that disappears meanwhile is omitted.
 pub(super) fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()> {
     let mut layers = Layers { sysfs: &host.sysfs, mounts: Mounts::read(host)?, known: BTreeMap::new() };
     for device in devices {
@@ -31,24 +31,24 @@ pub(super) fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()>
     Ok(())
 }
 
-/// The block devices that have been read. One that sits on many devices is read once.
+/// The block devices read so far, so one that sits on many devices is read only once.
 struct Layers<'a> {
     sysfs: &'a Path,
     mounts: Mounts,
     known: BTreeMap<String, Rc<Layer>>,
 }
 
-/// A block device, and what sits directly on it or on its partitions.
+/// A block device, and everything directly on it or on its partitions.
 struct Layer {
     kind: String,
     name: String,
     holders: Vec<String>,
-    /// Devices and partitions, with the kind and the name of the file system on each.
+    /// Devices and partitions, with kind and name of the file system on each.
     mounts: Vec<(String, &'static str, String)>,
 }
 
 impl Layers<'_> {
-    /// What sits on a device, the nearest first. `head` is the NVMe device that a hidden path belongs to.
+    /// Returns everything stacked on a device, nearest first. `head` is the NVMe device that a hidden path belongs to.
     fn stack(&mut self, device: &str, head: Option<&str>) -> io::Result<Vec<Holder>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::from([device.to_owned()]);
@@ -67,7 +67,7 @@ impl Layers<'_> {
             }
             for name in &level {
                 let layer = self.layer(name)?;
-                // NVMe's multipath devices have no mark of their own.
+                // NVMe multipath devices have no uuid to recognize them by.
                 let kind = if head == Some(name) { "mpath" } else { &layer.kind };
                 found.push(Holder {
                     device: name.clone(),
@@ -107,7 +107,8 @@ impl Layers<'_> {
     }
 }
 
-/// The subsystem that begins a dm device's uuid, `LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`; of other devices their driver.
+/// Returns the subsystem at the beginning of a dm device's uuid (`LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`), or the driver of
+/// other devices.
 fn kind(device: &str, uuid: &str) -> String {
     let letters = |text: &str| -> String { text.chars().take_while(char::is_ascii_alphabetic).collect() };
     match uuid.split_once('-') {
@@ -126,7 +127,7 @@ mod tests {
 
     use super::{Holder, MAX_DEPTH, MAX_HOLDERS, kind, read_stacks};
 
-    /// What sits on a device, as text: depth, device, kind and name.
+    /// Formats everything stacked on a device: depth, device, kind and name.
     fn stack(tree: &Tree, device: &str, head: Option<&str>) -> Vec<String> {
         let host = Host { sysfs: tree.0.clone(), procfs: tree.0.join("proc"), ..Host::default() };
         let path_of = head.map(str::to_owned);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_on_luks_on_an_array_on_partitions() {
+    fn finds_volumes_on_luks_on_array_on_partitions() {
         let tree = Tree::new(
             "stack",
             &[
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_the_owners_of_dm_devices_and_drivers() {
+    fn kind_is_dm_subsystem_or_driver() {
         for (device, uuid, expected) in [
             ("dm-0", "LVM-0123", "lvm"),
             ("dm-0", "CRYPT-PLAIN-x", "crypt"),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_of_a_hidden_path_is_on_its_head() {
+    fn hidden_path_has_stack_of_its_head() {
         let tree = Tree::new(
             "stack-head",
             &[("nvme0c1n1/x", ""), ("nvme0n1/nvme0n1p1/holders/dm-0/x", ""), ("dm-0/dm/uuid", "LVM-x")],
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_several_ways_lead_to_is_there_once_and_nearest() {
+    fn lists_shared_holder_once_at_smallest_depth() {
         let tree = Tree::new(
             "stack-diamond",
             &[
@@ -206,9 +207,9 @@ mod tests {
         assert_eq!(stack(&tree, "sda", None), expected);
     }
 
-    /// The kernel allows no cycle, but what is read may change meanwhile.
+    /// The kernel allows no cycle, but sysfs can change while it is read.
     #[test]
-    fn a_cycle_ends_and_depth_and_number_are_limited() {
+    fn limits_cycles_depth_and_number() {
         let tree = Tree::new(
             "stack-cycle",
             &[("sda/holders/dm-0/x", ""), ("dm-0/holders/dm-1/x", ""), ("dm-1/holders/sda/x", "")],
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_on_partitions_and_volumes() {
+    fn finds_mounts_of_partitions_and_volumes() {
         let tree = Tree::new(
             "stack-mounts",
             &[("sda/sda1/partition", "1"), ("sda/sda2/holders/dm-0/x", ""), ("dm-0/dm/name", "vg-root")],

@@ -1,4 +1,4 @@
-//! Single attributes of block devices in sysfs.
+//! Reads single attributes of block devices in sysfs.
 
 use std::{
     fs,
@@ -8,20 +8,20 @@ use std::{
 
 use biolat_model::text::sanitize;
 
-/// Whether the kernel accounts and timestamps a device's requests, which may change at any time.
+/// Whether the kernel accounts a device's requests, which can change at any time.
 pub fn iostats_enabled(sysfs: &Path, name: &str) -> io::Result<bool> {
     Ok(attribute(&sysfs.join("block").join(name).join("queue/iostats"), &mut [0; 64])?.trim() != "0")
 }
 
-/// The I/O scheduler in use, of the device with this directory: `mq-deadline` of `none [mq-deadline] bfq`. A device that can have
-/// none has only `none`. Empty if it cannot be read.
+/// Returns the active I/O scheduler of the device with this directory: `mq-deadline` from `none [mq-deadline] bfq`. A device that
+/// supports no scheduler lists just `none`. Empty if it cannot be read.
 pub(super) fn scheduler(path: &Path) -> io::Result<String> {
     let all = text(path, "queue/scheduler")?;
     let in_use = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     Ok(in_use.map_or(all.as_str(), |(name, _)| name).to_owned())
 }
 
-/// Reads, and all other requests, that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
+/// Returns how many reads and other requests the driver has not completed yet, from `inflight`; 0 if it cannot be read.
 pub fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
     let mut buffer = [0; 64];
     let path = sysfs.join("block").join(name).join("inflight");
@@ -30,14 +30,14 @@ pub fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
     (next(), next())
 }
 
-/// The numbers of a device's hardware queues, those that a CPU uses; none if they cannot be listed.
+/// Returns the numbers of a device's hardware queues that a CPU uses, or `None` if they cannot be listed.
 pub fn hardware_queues(sysfs: &Path, name: &str) -> Option<Vec<u32>> {
     let names = names(&sysfs.join("block").join(name).join("mq"));
     let queues: Vec<u32> = names.into_iter().filter_map(|name| name.parse().ok()).collect();
     (!queues.is_empty()).then_some(queues)
 }
 
-/// Bio-based devices (dm, md) and the devices that they are stacked on.
+/// Returns the bio-based devices (dm, md) and the devices below each.
 pub fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(sysfs.join("block"))? {
@@ -55,14 +55,14 @@ pub fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
     Ok(found)
 }
 
-/// A short attribute, by one read and without an allocation: for attributes that are read on each collection.
+/// Reads a short attribute with one read and no allocation, because some are read in each collection.
 pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     let read = fs::File::open(path)?.read(buffer)?;
     std::str::from_utf8(&buffer[..read]).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// An attribute's text; empty if it cannot be read. Most attributes exist for some kinds of device only, and reading some
-/// fails. Only a shortage of this process is an error, so that the device is not considered gone.
+/// Reads an attribute; empty if that fails. Most attributes exist only for some kinds of devices, and some cannot be read. Only a
+/// lack of resources in this process is an error, so the device is not considered gone.
 pub(super) fn text(path: &Path, attribute: &str) -> io::Result<String> {
     match fs::read(path.join(attribute)) {
         Ok(bytes) => Ok(clean(&String::from_utf8_lossy(&bytes))),
@@ -71,12 +71,12 @@ pub(super) fn text(path: &Path, attribute: &str) -> io::Result<String> {
     }
 }
 
-/// Whether this process, or the host, lacks descriptors or memory.
+/// Whether this process or the host ran out of descriptors or memory.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// The first of these attributes that is not empty.
+/// Returns the first non-empty attribute.
 pub(super) fn first_of(path: &Path, attributes: &[&str]) -> io::Result<Option<String>> {
     for attribute in attributes {
         let text = text(path, attribute)?;
@@ -87,13 +87,13 @@ pub(super) fn first_of(path: &Path, attributes: &[&str]) -> io::Result<Option<St
     Ok(None)
 }
 
-/// Entries of a directory; none if it cannot be read.
+/// Lists a directory; empty if it cannot be read.
 pub(super) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-/// Trimmed, and without control characters: a drive's text is printed on terminals.
+/// Trims and sanitizes text from a drive, which is printed on terminals.
 pub(super) fn clean(text: &str) -> String {
     sanitize::text(text.trim_matches(|c: char| c.is_whitespace() || c.is_control()))
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::{inflight, scheduler, stacked};
 
     #[test]
-    fn the_scheduler_in_use() {
+    fn reads_active_scheduler() {
         let tree = Tree::new(
             "scheduler",
             &[("sda/queue/scheduler", "none [mq-deadline] bfq\n"), ("sdb/queue/scheduler", "none\n")],
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn stacked_devices_name_what_is_below() {
+    fn lists_devices_below_stacked_devices() {
         let tree = Tree::new(
             "stacked",
             &[
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_in_flight() {
+    fn reads_inflight() {
         let tree = Tree::new("inflight", &[("sda/inflight", "       3        4\n")]);
         assert_eq!((inflight(&tree.0, "sda"), inflight(&tree.0, "sdb")), ((3, 4), (0, 0)));
     }

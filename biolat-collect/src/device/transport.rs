@@ -1,11 +1,10 @@
-//! How a device is attached, as far as sysfs tells.
+//! Determines a device's transport, as far as sysfs shows.
 
 use std::{fs, io, path::Path};
 
 use super::sysfs::text;
 
-/// By the beginning of a directory's name on the way to the device, the innermost meaning last: a USB disk is also behind a
-/// SCSI host.
+/// By prefix of a directory on the device's path. The first match wins, so the more specific transports come first.
 const BY_PATH: [(&str, &str); 8] = [
     ("rport-", "fc"),
     ("session", "iscsi"),
@@ -17,10 +16,10 @@ const BY_PATH: [(&str, &str); 8] = [
     ("virtio", "virtio"),
 ];
 
-/// By the beginning of the name, of devices that are attached to nothing.
+/// By prefix of the device name, for devices that are not attached to anything.
 const BY_NAME: [(&str, &str); 4] = [("loop", "loop"), ("nbd", "nbd"), ("rbd", "rbd"), ("fd", "floppy")];
 
-/// `pcie`, `tcp`, `sas`, `virtio`, …; empty if unknown. `path` is the device's directory.
+/// Returns `pcie`, `tcp`, `sas`, `virtio`, …; empty if unknown. `path` is the device's directory.
 pub(super) fn transport(path: &Path, name: &str) -> io::Result<String> {
     let attribute = text(path, "device/transport")?;
     if !attribute.is_empty() {
@@ -42,7 +41,7 @@ mod tests {
     use super::transport;
 
     #[test]
-    fn by_attribute_by_path_and_by_name() {
+    fn determines_transport() {
         let tree = Tree::new("transport", &[("nvme0n1/device/transport", "pcie\n")]);
         for (name, directory, expected) in [
             ("nvme0n1", "", "pcie"),

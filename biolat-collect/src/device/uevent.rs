@@ -1,4 +1,4 @@
-//! The kernel's announcements of disks that come and go, from a netlink socket. Opening one needs no capability.
+//! Receives the kernel's uevents about disks from a netlink socket. Opening it needs no capability.
 
 use std::{io, net::UdpSocket};
 
@@ -8,7 +8,7 @@ use rustix::net::{
     socket_with,
 };
 
-/// Multicast group of the kernel's own messages; udev's go to another.
+/// Multicast group of the kernel's own messages. udev sends to another group.
 const KERNEL_GROUP: u32 = 1;
 
 /// Longer than any uevent (the kernel's `UEVENT_BUFFER_SIZE` is 2048).
@@ -18,17 +18,17 @@ const MESSAGE_BYTES: usize = 8192;
 pub struct Uevents(tokio::net::UdpSocket);
 
 impl Uevents {
-    /// Subscribes. Must be called within the runtime.
+    /// Subscribes. Has to be called within a tokio runtime.
     pub fn subscribe() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
-        // Not UDP, but tokio has no type for other datagram sockets that is safe to construct. Only recv(2) is used.
+        // It is not UDP, but tokio has no other datagram type that is safe to construct. Only recv(2) is used.
         Ok(Self(tokio::net::UdpSocket::from_std(UdpSocket::from(socket))?))
     }
 
-    /// Waits for an event of a disk. If the kernel dropped messages, one of them may have been such an event, so that counts
-    /// as one.
+    /// Waits for an event about a disk. If the kernel dropped messages, that counts as one, because it could have been among
+    /// them.
     pub async fn next(&self) -> io::Result<()> {
         let mut message = [0; MESSAGE_BYTES];
         loop {
@@ -42,7 +42,7 @@ impl Uevents {
     }
 }
 
-/// `add@/devices/…\0ACTION=add\0…\0SUBSYSTEM=block\0DEVTYPE=disk\0…`
+/// Whether a message is about a disk: `add@/devices/…\0ACTION=add\0…\0SUBSYSTEM=block\0DEVTYPE=disk\0…`
 fn is_about_a_disk(message: &[u8]) -> bool {
     let mut fields = message.split(|&byte| byte == 0);
     fields.clone().any(|field| field == b"SUBSYSTEM=block") && fields.any(|field| field == b"DEVTYPE=disk")
@@ -55,7 +55,7 @@ mod tests {
     use super::is_about_a_disk;
 
     #[test]
-    fn disks_and_others() {
+    fn recognizes_disks() {
         let disk = b"change@/devices/virtual/block/loop3\0ACTION=change\0SUBSYSTEM=block\0DEVTYPE=disk\0";
         assert!(is_about_a_disk(disk));
         assert!(!is_about_a_disk(b"add@/x\0ACTION=add\0SUBSYSTEM=block\0DEVTYPE=partition\0"));
@@ -63,10 +63,10 @@ mod tests {
         assert!(!is_about_a_disk(b"libudev\0garbage"));
     }
 
-    /// A field of a uevent that says nothing about disks.
+    /// Generates a field that does not identify a disk.
     fn other_field() -> impl Strategy<Value = String> {
         "[A-Z]{1,12}=[ -~]{0,24}"
-            .prop_filter("a disk's field", |field| field != "SUBSYSTEM=block" && field != "DEVTYPE=disk")
+            .prop_filter("field of a disk", |field| field != "SUBSYSTEM=block" && field != "DEVTYPE=disk")
     }
 
     fn datagram(fields: &[String]) -> Vec<u8> {
@@ -75,13 +75,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_datagram_is_read_without_a_panic(message: Vec<u8>) {
+        fn parses_any_datagram_without_panic(message: Vec<u8>) {
             let _ = is_about_a_disk(&message);
         }
 
-        /// Whatever the order of the fields.
+        /// The order of the fields does not matter.
         #[test]
-        fn a_disk_is_found_among_other_fields(
+        fn recognizes_disk_among_other_fields(
             mut fields in vec(other_field(), 0..12),
             [subsystem, device_type]: [prop::sample::Index; 2],
         ) {
@@ -93,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn one_of_the_two_fields_is_not_enough(mut fields in vec(other_field(), 0..12), subsystem: bool) {
+        fn requires_both_fields(mut fields in vec(other_field(), 0..12), subsystem: bool) {
             prop_assert!(!is_about_a_disk(&datagram(&fields)));
             fields.push(if subsystem { "SUBSYSTEM=block" } else { "DEVTYPE=disk" }.to_owned());
             prop_assert!(!is_about_a_disk(&datagram(&fields)));

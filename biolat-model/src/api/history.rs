@@ -1,4 +1,4 @@
-//! The JSON of `/api/v1/history`: the I/O in each interval of a range. What the parent module says of versions applies to it.
+//! The JSON of `/api/v1/history`: the I/O in each interval of a time range. The parent module's compatibility rules apply.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,39 +11,40 @@ use crate::{
     version,
 };
 
-/// The I/O in a range of time.
+/// The I/O in a time range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiHistory {
     /// [`VERSION`].
     pub version: u32,
-    /// The daemon's own version.
+    /// Version of the daemon that answered.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: String,
-    /// The host's name; empty if unknown.
+    /// Host name; empty if unknown.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Seconds between collections.
     pub interval: f64,
-    /// The range that was asked for, in seconds since the epoch.
+    /// Start of the requested range, in seconds since the epoch.
     pub from: f64,
-    /// Its end.
+    /// End of the requested range.
     pub to: f64,
-    /// From when on there are intervals, in seconds since the epoch; none if there are none yet.
+    /// Start of the recorded history, in seconds since the epoch; `None` if it is still empty.
     pub complete_from: Option<f64>,
-    /// From when on they are of 10 s at most.
+    /// Time from which intervals are at most 10 s long.
     pub ten_seconds_from: Option<f64>,
-    /// From when on they are of one collection each.
+    /// Time from which every collection has its own interval.
     pub collections_from: Option<f64>,
-    /// From when on they have sizes and workloads; none if neither is counted, or memory was too short for any.
+    /// Time from which intervals include sizes and workloads; `None` if neither is counted, or if all were dropped to save
+    /// memory.
     #[serde(default)]
     pub breakdown_from: Option<f64>,
-    /// The last field. In the order of time; the clock may have been set back in between.
+    /// In chronological order, although the clock may have been set back in between. This has to be the last field.
     #[serde(default)]
     pub intervals: Vec<Period>,
 }
 
 impl ApiHistory {
-    /// Without any interval.
+    /// Returns a history with no intervals yet.
     #[must_use]
     pub fn of(
         host: &str,

@@ -1,4 +1,4 @@
-//! The JSON of `/api/v1/slow`: the log of slow and failed I/Os. What the parent module says of versions applies to it.
+//! The JSON of `/api/v1/slow`: the log of slow and failed I/Os. The parent module's compatibility rules apply.
 
 use std::{
     sync::Arc,
@@ -19,31 +19,31 @@ use crate::{
 pub struct ApiSlowLog {
     /// [`super::VERSION`].
     pub version: u32,
-    /// The daemon's own version.
+    /// Version of the daemon that answered.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: Name,
-    /// The host's name; empty if unknown.
+    /// Host name; empty if unknown.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Time of the collection.
     #[serde(with = "unix_time")]
     pub taken: SystemTime,
-    /// Time when the probe was attached: the number of the first I/O after it is 1.
+    /// Time when the probe was attached. I/Os are numbered from 1 since then.
     #[serde(with = "unix_time")]
     pub started: SystemTime,
-    /// Between collections.
+    /// Time between collections.
     #[serde(with = "seconds")]
     pub interval: Duration,
-    /// From how many seconds on an I/O is slow; none: no I/O is recorded.
+    /// Minimum latency of a slow I/O, in seconds; `None` if no I/Os are recorded.
     pub threshold: Option<f64>,
-    /// I/Os that were not recorded, because there were too many.
+    /// I/Os that were not recorded because there were too many.
     pub dropped: u64,
-    /// By number, the newest last.
+    /// Ordered by number, the newest last.
     pub ios: Arc<[SlowIo]>,
 }
 
 impl ApiSlowLog {
-    /// The log of a snapshot, of a daemon with this threshold.
+    /// Returns the slow log of a snapshot, taken by a daemon with this threshold.
     #[must_use]
     pub fn of(snapshot: &Snapshot, threshold: Option<Duration>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Who a cgroup is, by its path alone: systemd unit, pod, container or virtual machine. The names of pods come from the
-//! kubelet's links to their logs. Nothing here reads cgroupfs or asks a container runtime.
+//! Identifies a cgroup by its path alone, as a systemd unit, pod, container or virtual machine. Pod names come from the kubelet's
+//! links to their logs. Nothing here reads cgroupfs or asks a container runtime.
 
 mod path;
 mod pod_names;
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::sanitize;
 
-/// Who a workload is. A field is empty if it does not apply or the path does not say.
+/// Identity of a workload. A field is empty if it does not apply or cannot be told from the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     pub kind: Kind,
-    /// The innermost systemd unit, as systemd spells it. May be a container's own scope, or a unit inside of the container.
+    /// The innermost systemd unit, as systemd spells it. Can be a container's own scope, or a unit inside the container.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub unit: String,
-    /// UID of a Kubernetes pod with dashes, as its API spells it, but without in a static pod; of a Podman pod, its id.
+    /// UID of a Kubernetes pod as its API spells it: with dashes, except for a static pod. The id of a Podman pod.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod_uid: String,
-    /// Quality of service of a Kubernetes pod: `guaranteed`, `burstable`, `besteffort`.
+    /// QoS class of a Kubernetes pod: `guaranteed`, `burstable` or `besteffort`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub qos: String,
-    /// Id of the innermost container, as its runtime spells it: 64 hexadecimal digits, with few exceptions.
+    /// Id of the innermost container as its runtime spells it: 64 hexadecimal digits, with few exceptions.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub container_id: String,
-    /// Name of the innermost container or machine: in the path for LXC and systemd-machined, from [`PodNames`] for Kubernetes.
+    /// Name of the innermost container or machine: from the path for LXC and systemd-machined, from [`PodNames`] for Kubernetes.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub container: String,
     /// Namespace of the pod, from [`PodNames`].
@@ -43,34 +43,34 @@ pub struct Identity {
     pub pod: String,
 }
 
-/// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
+/// What a cgroup belongs to: the innermost pod, container or machine, or else the innermost systemd unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The root cgroup: the kernel's own I/O, I/O of processes there, and everything that is charged to no other cgroup.
+    /// The root cgroup: I/O of the kernel and of processes in the root, and everything that is charged to no other cgroup.
     Root,
     Service,
-    /// Processes that systemd did not start: `init.scope`, applications of a desktop, monitors of containers.
+    /// Processes that systemd did not start: `init.scope`, desktop applications, container monitors.
     Scope,
     Slice,
     /// A login session.
     Session,
-    /// A systemd unit of another type: socket, mount, swap.
+    /// Another type of systemd unit: socket, mount, swap.
     Unit,
-    /// A pod, but none of its containers: its own cgroup, monitors of its containers.
+    /// A pod outside its containers: its own cgroup, or container monitors.
     Pod,
-    /// A container of Docker, containerd, CRI-O, Podman, LXC or another runtime, in a pod or not.
+    /// A container of Docker, containerd, CRI-O, Podman, LXC or another runtime, whether in a pod or not.
     Container,
-    /// A virtual machine, or a container that is managed like one: systemd-nspawn, libvirt's LXC driver.
+    /// A virtual machine, or a container managed like one (systemd-nspawn, libvirt's LXC driver).
     Machine,
-    /// None of these.
+    /// None of the above.
     #[default]
     #[serde(other)]
     Other,
 }
 
 impl Kind {
-    /// In lower case, for labels.
+    /// Returns the value of the label `kind`, in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,27 +89,27 @@ impl Kind {
 }
 
 impl Identity {
-    /// By a path as `/proc/PID/cgroup` and cAdvisor's `id` spell it: `/` is the root.
+    /// Identifies a cgroup by its path, spelled as in `/proc/PID/cgroup` or cAdvisor's `id`: `/` is the root.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
         path::locate(path).identity
     }
 
-    /// Adds the names of pod, namespace and container, if they are known.
+    /// Adds the names of pod, namespace and container if they are known.
     #[must_use]
     pub fn with_names(mut self, names: &PodNames) -> Self {
         if let Some((pod, container)) = names.container(&self.container_id) {
             (self.namespace, self.pod) = (pod.namespace.clone(), pod.name.clone());
             self.container = container.to_owned();
         } else if let Some(pod) = names.pod(&self.pod_uid) {
-            // A pod's own cgroup, and its sandbox, which has no log.
+            // A pod's own cgroup, or its sandbox, which has no log.
             (self.namespace, self.pod) = (pod.namespace.clone(), pod.name.clone());
         }
         self
     }
 
-    /// A short name for people: `postgresql.service`, `shop/web-0/nginx`, the name of a container or machine or the first
-    /// digits of its id, `root cgroup`, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
+    /// Returns a short human-readable name: `postgresql.service`, `shop/web-0/nginx`, the name of a container or machine or the first
+    /// digits of its id, `root cgroup`, or else the path. A unit inside a container is appended: `web/nginx.service`.
     #[must_use]
     pub fn short_name(&self, path: &str) -> String {
         let location = path::locate(path);
@@ -136,7 +136,7 @@ impl Identity {
     }
 }
 
-/// As container runtimes shorten an id. UIDs of pods and ids with a dash (ECS) are not unique then, and stay whole.
+/// Shortens an id like container runtimes do. Pod UIDs and ids with a dash (ECS) would no longer be unique, so they stay whole.
 fn short_id(id: &str) -> &str {
     if path::is_runtime_id(id) { id.get(..12).unwrap_or(id) } else { id }
 }

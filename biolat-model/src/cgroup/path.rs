@@ -1,31 +1,33 @@
-//! What the components of a path stand for: units, pods, containers, machines. The innermost of each counts.
+//! Interprets the components of a cgroup path: units, pods, containers, machines. The innermost of each kind wins.
 
 use super::{Identity, Kind, unit};
 use crate::text::sanitize;
 
-/// What a path says.
+/// What a cgroup path reveals.
 #[derive(Default)]
 pub(super) struct Location {
     pub(super) identity: Identity,
-    /// Whether the unit is inside of the pod, container or machine: not its own scope or slice, nor one around it.
+    /// Whether the unit runs inside the pod, container or machine, as opposed to being its own scope or slice, or an enclosing
+    /// one.
     pub(super) is_unit_inside: bool,
-    /// The unit in whose own cgroup the container is (Podman's `--cgroups=split`, as Quadlet uses it). The only name that
-    /// such a container has in its path.
+    /// The unit whose cgroup contains the container (Podman's `--cgroups=split`, which Quadlet uses). It is the only name of such
+    /// a container in the path.
     pub(super) split_unit: String,
 }
 
-/// QoS classes: the directory of their pods with the cgroupfs driver, the part of a slice's name with systemd's.
+/// QoS classes: the directory of their pods with the cgroupfs driver, their part of the slice name with the systemd driver, their
+/// name.
 const CLASSES: [(&str, &str, &str); 3] = [
     ("kubepods", "", "guaranteed"),
     ("burstable", "burstable-", "burstable"),
     ("besteffort", "besteffort-", "besteffort"),
 ];
 
-/// Where Podman has its containers and pods without systemd.
+/// Parent cgroup of Podman's containers and pods when it runs without systemd.
 const PODMAN_PARENT: &str = "libpod_parent";
 const PODMAN_SPLIT: &str = "libpod-payload-";
 
-/// What is before and after the name of a machine: systemd-machined's scopes, systemd's own services, libvirt without systemd.
+/// Text before and after a machine's name: scopes of systemd-machined, services of systemd itself, libvirt without systemd.
 const MACHINES: [(&str, &str); 5] = [
     ("machine-", ".scope"),
     ("systemd-nspawn@", ".service"),
@@ -34,11 +36,11 @@ const MACHINES: [(&str, &str); 5] = [
     ("", ".libvirt-lxc"),
 ];
 
-/// Proxmox VE names the scopes of its virtual machines by their numbers alone.
+/// Proxmox VE names the scopes of its virtual machines just by number.
 const PROXMOX_PARENT: &str = "qemu.slice";
 
 pub(super) fn locate(path: &str) -> Location {
-    // A process may outlive its cgroup: <https://github.com/torvalds/linux/blob/v6.12/kernel/cgroup/cgroup.c>
+    // A process can outlive its cgroup: <https://github.com/torvalds/linux/blob/v6.12/kernel/cgroup/cgroup.c>
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let mut location = Location::default();
     if path == "/" {
@@ -87,9 +89,9 @@ impl Location {
     }
 }
 
-/// UID and QoS class, if this is a pod's own cgroup. Podman's pods have no class.
+/// Returns UID and QoS class if this is a pod's own cgroup. Podman's pods have no class.
 fn pod(parent: &str, component: &str) -> Option<(String, &'static str)> {
-    // Where containerd uses cgroupfs and the kubelet systemd, containers are in directories named `<slice>:<prefix>:<id>`.
+    // If the kubelet uses systemd but containerd uses cgroupfs, containers are in directories named `<slice>:<prefix>:<id>`.
     let name = component.split(':').next()?;
     let Some(slice) = name.strip_suffix(".slice") else {
         if parent == PODMAN_PARENT && is_runtime_id(name) {
@@ -102,20 +104,20 @@ fn pod(parent: &str, component: &str) -> Option<(String, &'static str)> {
     if let Some((_, id)) = slice.split_once("libpod_pod_") {
         return is_runtime_id(id).then(|| (id.to_owned(), ""));
     }
-    // The kubelet's `--cgroup-root` may be before it.
+    // The kubelet's `--cgroup-root` may precede this prefix.
     let (_, name) = slice.split_once("kubepods-")?;
     let (class, uid) = name.split_once("pod")?;
     let (.., qos) = CLASSES.iter().find(|(_, part, _)| *part == class)?;
     Some((pod_uid(uid)?, qos))
 }
 
-/// With the dashes for which systemd's driver writes underscores. A static pod's UID is a hash, without either.
+/// Restores the dashes, which the systemd driver writes as underscores. The UID of a static pod is a hash without dashes.
 fn pod_uid(text: &str) -> Option<String> {
     let uid = text.replace('_', "-");
     is_hexadecimal(&uid.replace('-', ""), 32).then_some(uid)
 }
 
-/// `<id>`, `<runtime>-<id>`, `<runtime>-<id>.scope` or `<slice>:<runtime>:<id>`.
+/// Parses `<id>`, `<runtime>-<id>`, `<runtime>-<id>.scope` or `<slice>:<runtime>:<id>`.
 fn container_id<'a>(parent: &str, component: &'a str) -> Option<&'a str> {
     let name = component.strip_suffix(".scope").unwrap_or(component);
     // ECS: `<task>/<task>-<number>`.
@@ -126,14 +128,14 @@ fn container_id<'a>(parent: &str, component: &'a str) -> Option<&'a str> {
     let (runtime, id) = name.rsplit_once(['-', ':']).unwrap_or((parent, name));
     let is_monitor = runtime.ends_with("conmon");
     let is_pod = runtime == PODMAN_PARENT;
-    // BuildKit's: 25 letters and digits.
+    // BuildKit ids have 25 letters and digits.
     let is_build = matches!(runtime, "docker" | "buildkit")
         && id.len() == 25
         && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     (is_runtime_id(id) && !is_monitor && !is_pod || is_build).then_some(id)
 }
 
-/// LXC's and Incus' containers. Before LXC 4.0 the directory was the parent; Proxmox VE has kept that.
+/// Returns the name of a container of LXC or Incus. Before LXC 4.0 it was a directory below `lxc`, and in Proxmox VE it still is.
 fn lxc_name<'a>(parent: &str, component: &'a str) -> Option<&'a str> {
     let below = matches!(parent, "lxc" | "lxc.payload").then_some(component);
     component.strip_prefix("lxc.payload.").or(below).filter(|name| is_printable(name))
@@ -158,7 +160,7 @@ fn without_libvirt_driver(registered: &str) -> &str {
     }
 }
 
-/// As Docker, containerd, CRI-O and Podman generate them.
+/// Whether Docker, containerd, CRI-O or Podman could have generated this id.
 pub(super) fn is_runtime_id(id: &str) -> bool {
     is_hexadecimal(id, 64)
 }

@@ -1,9 +1,9 @@
-//! Names of Kubernetes pods and containers, from the links that the kubelet makes to their logs. Only names are read: of the
-//! links, and of what they point to.
+//! Names of Kubernetes pods and containers, from the kubelet's links to their logs. Only the names of the links and of their
+//! targets are read.
 
 use std::{collections::HashMap, fs, io, path::Path};
 
-/// Names by the id of a container and by the UID of a pod.
+/// Names by container id and by pod UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNames {
     containers: HashMap<String, (PodName, String)>,
@@ -17,7 +17,7 @@ pub(super) struct PodName {
 }
 
 impl PodNames {
-    /// Of all links in the directory, which is `/var/log/containers` on a node. Their targets need not be accessible.
+    /// Reads all links in a directory, which is `/var/log/containers` on a node. Their targets need not be accessible.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let mut names = Self::default();
         for entry in fs::read_dir(directory)? {
@@ -25,7 +25,7 @@ impl PodNames {
             if let Some(name) = entry.file_name().to_str() {
                 names.add_link(name);
             }
-            // The kubelet may have removed it by now, or somebody put a file there.
+            // The kubelet may have removed the link by now, or the entry may be a regular file.
             if let Ok(target) = fs::read_link(entry.path()) {
                 names.add_target(&target);
             }
@@ -33,7 +33,7 @@ impl PodNames {
         Ok(names)
     }
 
-    /// Of links with these names; the UIDs of pods are not in them.
+    /// Takes the names of links. These do not contain the pods' UIDs.
     pub fn from_file_names(names: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut all = Self::default();
         for name in names {
@@ -50,7 +50,8 @@ impl PodNames {
         self.pods.get(uid)
     }
 
-    /// `<pod>_<namespace>_<container>-<id>.log`. The kubelet cuts a name that is too long for a file, and the id with it:
+    /// Adds a link named `<pod>_<namespace>_<container>-<id>.log`. If the name is too long for a file, the kubelet truncates it,
+    /// and with it the id:
     /// <https://github.com/kubernetes/kubernetes/blob/16913111deb1a4c4ff76f4ba7ffd9ebef397a303/pkg/kubelet/kuberuntime/legacy.go>
     fn add_link(&mut self, name: &str) {
         let Some((names, id)) = name.strip_suffix(".log").and_then(|name| name.rsplit_once('-')) else {
@@ -62,8 +63,7 @@ impl PodNames {
         }
     }
 
-    /// `<logs of pods>/<namespace>_<pod>_<uid>/<container>/<restarts>.log`, whatever `podLogsDir` is in the kubelet's
-    /// configuration.
+    /// Adds a target `<pod logs>/<namespace>_<pod>_<uid>/<container>/<restarts>.log`, wherever the kubelet's `podLogsDir` is.
     fn add_target(&mut self, target: &Path) {
         let directory = target.iter().rev().nth(2).and_then(|directory| directory.to_str());
         if let Some([namespace, pod, uid]) = directory.and_then(three) {
@@ -73,7 +73,7 @@ impl PodNames {
     }
 }
 
-/// Names with underscores between them, which no name in Kubernetes contains.
+/// Splits three names at underscores. No name in Kubernetes contains one.
 fn three(names: &str) -> Option<[&str; 3]> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let is_valid = |name: &&str| !name.is_empty() && name.bytes().all(is_allowed);

@@ -6,14 +6,14 @@ use super::{Identity, Kind, PodNames, unit};
 
 mod paths;
 
-/// Ids of containers, the second inside of the first where there are two.
+/// Container ids. If a test has two, the second is inside the first.
 const A: &str = "ae836c95b4c3c9e9179e0e91015512da89fdec91612f63cebae57df9a5444c79";
 const B: &str = "2227daf62df6694645fee5df53c1f91271546a9560e8600a525690ae252b7f63";
 const UID: &str = "1858680e-b044-4fd5-9dd4-f137e30e2180";
 const STATIC_UID: &str = "187bff14cccb94f179e943eacce55bb3";
 const TASK: &str = "03752a671e744971a862edcee6195646";
 
-/// The kind and all fields that are not empty.
+/// Formats the kind and all non-empty fields.
 fn fields(identity: &Identity) -> String {
     let Identity { kind, unit, pod_uid, qos, container_id, container, namespace, pod } = identity;
     let fields = [
@@ -30,14 +30,14 @@ fn fields(identity: &Identity) -> String {
 }
 
 #[test]
-fn a_name_of_a_unit_has_a_limit() {
+fn limits_length_of_unit_names() {
     let longest = format!("{}.service", "a".repeat(247));
     assert_eq!(unit::parse(&longest), Some((longest.as_str(), Kind::Service)));
     assert_eq!(unit::parse(&format!("a{longest}")), None);
 }
 
 #[test]
-fn escapes() {
+fn unescapes_unit_names() {
     for (escaped, expected) in [
         ("a\\x2db", "a-b"),
         ("\\xc3\\xa4\\x5cx", "ä\\x"),
@@ -51,18 +51,18 @@ fn escapes() {
     }
 }
 
-/// The path of a container in a pod.
-fn of_container(uid: &str, id: &str) -> String {
+/// Returns the path of a container in a pod.
+fn container_path(uid: &str, id: &str) -> String {
     format!("/kubepods/burstable/pod{uid}/{id}")
 }
 
 #[test]
-fn names_of_links() {
+fn reads_names_from_links() {
     let names =
         [format!("web-0_shop_nginx-{A}.log"), format!("web-0_shop_side-car-{B}.log"), "notes.txt".to_owned()];
     let names = PodNames::from_file_names(names.iter());
     for (id, container) in [(A, "nginx"), (B, "side-car")] {
-        let path = of_container(UID, id);
+        let path = container_path(UID, id);
         let identity = Identity::of_path(&path).with_names(&names);
         let expected = format!(
             "container uid={UID} qos=burstable id={id} container={container} namespace=shop pod=web-0"
@@ -70,7 +70,7 @@ fn names_of_links() {
         assert_eq!(fields(&identity), expected);
         assert_eq!(identity.short_name(&path), format!("shop/web-0/{container}"));
     }
-    // The UID is in no link's name.
+    // No link name contains the UID.
     let pod = Identity::of_path(&format!("/kubepods/burstable/pod{UID}"));
     assert_eq!(pod.clone().with_names(&names), pod);
     let service = Identity::of_path("/system.slice/cron.service");
@@ -78,7 +78,7 @@ fn names_of_links() {
 }
 
 #[test]
-fn links_that_name_no_container() {
+fn ignores_links_without_container() {
     for name in [
         format!("web-0_shop-{A}.log"),
         format!("web-0_shop_nginx_x-{A}.log"),
@@ -92,37 +92,37 @@ fn links_that_name_no_container() {
     }
 }
 
-/// As on a node: <https://github.com/vectordotdev/vector/issues/6001>.
+/// A directory as on a node: <https://github.com/vectordotdev/vector/issues/6001>.
 #[test]
-fn names_of_targets() {
+fn reads_names_from_targets() {
     let directory = std::env::temp_dir().join(format!("biolat-pod-names-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let link = |name: String, target: String| symlink(target, directory.join(name)).unwrap();
     link(format!("web-0_shop_nginx-{A}.log"), format!("/var/log/pods/shop_web-0_{UID}/nginx/3.log"));
-    // Too long a name for a file, which has lost the end of the id.
+    // Too long for a file name, so the end of the id is lost.
     let long = "a".repeat(180);
     link(
         format!("{long}_shop_nginx-{}.log", &B[..50]),
         format!("/elsewhere/shop_{long}_{STATIC_UID}/nginx/0.log"),
     );
-    // Kubernetes 1.13 and before.
+    // Kubernetes 1.13 and older.
     link("old.log".to_owned(), format!("/var/log/pods/{UID}/nginx/0.log"));
     fs::write(directory.join("a-file.log"), "").unwrap();
     let names = PodNames::read(&directory).unwrap();
     fs::remove_dir_all(&directory).unwrap();
 
     for (path, expected) in [
-        (of_container(UID, A), "shop/web-0/nginx".to_owned()),
+        (container_path(UID, A), "shop/web-0/nginx".to_owned()),
         (format!("/kubepods/burstable/pod{UID}"), "shop/web-0".to_owned()),
         (
             format!("/kubepods.slice/kubepods-pod{0}.slice/crio-conmon-{A}.scope", UID.replace('-', "_")),
             format!("shop/web-0/crio-conmon-{A}.scope"),
         ),
-        // The sandbox has no log, a container in a container has none on this node.
-        (of_container(UID, B), format!("shop/web-0/{}", &B[..12])),
-        (format!("{}/docker/{B}", of_container(UID, A)), format!("shop/web-0/{}", &B[..12])),
+        // The sandbox has no log, and a container inside a container has none on this node.
+        (container_path(UID, B), format!("shop/web-0/{}", &B[..12])),
+        (format!("{}/docker/{B}", container_path(UID, A)), format!("shop/web-0/{}", &B[..12])),
         (
-            format!("{}/system.slice/cron.service", of_container(UID, A)),
+            format!("{}/system.slice/cron.service", container_path(UID, A)),
             "shop/web-0/nginx/cron.service".to_owned(),
         ),
         (format!("/kubepods/burstable/pod{STATIC_UID}"), format!("shop/{long}")),
@@ -132,7 +132,7 @@ fn names_of_targets() {
     assert!(PodNames::read(&directory).is_err(), "no such directory");
 }
 
-/// Parts of paths, in any order.
+/// Path fragments, to be combined in any order.
 const PARTS: &[&str] = &[
     "/",
     "/",
@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_path_has_a_harmless_name(
+    fn sanitizes_name_of_any_path(
         path in prop_oneof![any::<String>(), vec(select(PARTS), 0..24).prop_map(|parts| parts.concat())],
     ) {
         let names = PodNames::from_file_names([&path].into_iter());

@@ -1,8 +1,8 @@
-//! Names of systemd units, as paths of cgroups spell them.
+//! Names of systemd units as spelled in cgroup paths.
 
 use super::Kind;
 
-/// The types of units that have a cgroup: systemd.resource-control(5).
+/// Unit types that have a cgroup: systemd.resource-control(5).
 const TYPES: [(&str, Kind); 6] = [
     ("service", Kind::Service),
     ("scope", Kind::Scope),
@@ -12,17 +12,18 @@ const TYPES: [(&str, Kind); 6] = [
     ("swap", Kind::Unit),
 ];
 
-/// Of a valid name: systemd.unit(5).
+/// Maximum length of a valid unit name: systemd.unit(5).
 const MAX_LENGTH: usize = 255;
 
-/// The unit whose cgroup has this name. Where the kernel could have a file of that name, systemd writes an underscore before it.
+/// Returns the unit whose cgroup has this name. If the kernel could use that name for a file, systemd prefixes it with an
+/// underscore.
 pub(super) fn parse(component: &str) -> Option<(&str, Kind)> {
     let name = component.strip_prefix('_').unwrap_or(component);
     let (prefix, suffix) = name.rsplit_once('.')?;
     let &(_, kind) = TYPES.iter().find(|(unit_type, _)| *unit_type == suffix)?;
     let is_valid = !prefix.is_empty()
         && name.len() <= MAX_LENGTH
-        // Without an instance, a template has no cgroup.
+        // A template without an instance has no cgroup.
         && !prefix.starts_with('@') && !prefix.ends_with('@')
         && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte));
     let is_session =
@@ -30,7 +31,7 @@ pub(super) fn parse(component: &str) -> Option<(&str, Kind)> {
     is_valid.then_some((name, if is_session { Kind::Session } else { kind }))
 }
 
-/// Replaces `\x2d` and the like by the characters that they stand for; leaves a text as it is that is escaped otherwise.
+/// Replaces escapes such as `\x2d` with their characters. Returns text with invalid escapes unchanged.
 pub(super) fn unescape(text: &str) -> String {
     let mut parts = text.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_owned();

@@ -1,14 +1,14 @@
-//! The groups of ops in the disk statistics.
+//! Groups of ops in the disk statistics.
 
 use serde::{Deserialize, Serialize};
 
-/// Groups of ops in the disk statistics (`STAT_READ`, …).
+/// A group of ops in the disk statistics (`STAT_READ`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// Reads, and every other op with an even number.
     Read,
-    /// Writes of every kind: write, write_zeroes, zone ops.
+    /// All kinds of writes: write, write_zeroes, zone ops.
     Write,
     /// Discards.
     Discard,
@@ -19,7 +19,7 @@ pub enum Group {
 impl Group {
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
 
-    /// The value of the label `op`.
+    /// Returns the value of the label `op`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -29,7 +29,7 @@ impl Group {
         }
     }
 
-    /// The group that the kernel accounts an op in, by its number and name; `None` if it does not account it.
+    /// Returns the group in which the kernel accounts an op, by its number and name, or `None` if it does not account it.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
     pub fn of(op: u32, name: &str, accounts_passthrough: bool) -> Option<Self> {
@@ -48,7 +48,7 @@ mod tests {
     use super::Group;
 
     #[test]
-    fn groups_are_the_kernels() {
+    fn groups_match_the_kernel() {
         assert_eq!(Group::of(0, "read", false), Some(Group::Read));
         assert_eq!(Group::of(9, "write_zeroes", false), Some(Group::Write));
         assert_eq!(Group::of(3, "discard", false), Some(Group::Discard));

@@ -1,27 +1,27 @@
-//! Latencies that the kernel does not record of a device, why, and how to have them recorded.
+//! Latencies that the kernel does not record for a device, why, and how to enable them.
 
 use std::path::Path;
 
 use super::{Device, Throttling};
 use crate::shell::quoted;
 
-/// Which of a device's latencies are missing, as far as sysfs shows.
+/// Latencies that are missing for a device, as far as sysfs shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingLatency {
-    /// I/O statistics are disabled: there are no timestamps at all.
+    /// I/O statistics are disabled, so the kernel takes no timestamps.
     All,
     /// Nothing makes the kernel record when requests are dispatched.
     QueueAndDevice,
 }
 
-/// Default latencies of writeback throttling in microseconds, of rotational and of other devices.
+/// Default latencies of writeback throttling in microseconds: for rotational devices, and for others.
 ///
 /// `wbt_default_latency_nsec()`: <https://github.com/torvalds/linux/blob/v6.12/block/blk-wbt.c>
 const THROTTLING_DEFAULTS: (u32, u32) = (75_000, 2_000);
 
-/// Why no command makes the kernel record when requests are dispatched, and what else does.
+/// Why no command makes the kernel record when requests are dispatched, and what else would.
 pub const WITHOUT_THROTTLING: &str = "this kernel is built without CONFIG_BLK_WBT; \
-     io.latency or io.cost of a cgroup, or the scheduler bfq or kyber, has the same effect";
+     io.cost of a cgroup, or the scheduler bfq or kyber, has the same effect";
 
 impl Device {
     pub fn missing_latency(&self) -> Option<MissingLatency> {
@@ -32,7 +32,7 @@ impl Device {
         }
     }
 
-    /// The command that makes the kernel record the missing latencies, if there is one.
+    /// Returns the command that makes the kernel record the missing latencies, if there is one.
     pub fn remedy(&self, sysfs: &Path) -> Option<String> {
         let (attribute, value) = match (self.missing_latency()?, self.throttling) {
             (MissingLatency::All, _) => ("iostats", 1),
@@ -44,7 +44,7 @@ impl Device {
         Some(format!("echo {value} > {}", quoted(&path.display().to_string())))
     }
 
-    /// The missing latencies and how to have them recorded, in one line; `None` if none is missing.
+    /// Describes the missing latencies and how to enable them, in one line; `None` if none is missing.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let name = &self.name;
@@ -69,23 +69,23 @@ mod tests {
     use crate::device::{Device, Throttling};
 
     #[test]
-    fn a_hint_says_what_is_missing_and_how_to_get_it() {
+    fn hint_names_missing_latency_and_remedy() {
         let device = Device { name: "sda".into(), iostats: true, ..Device::default() };
         let hint = |device: &Device| device.hint().unwrap_or_default();
         assert_eq!(Device { throttling: Throttling::SetUp, ..device.clone() }.hint(), None);
         let off = hint(&Device { iostats: false, ..device.clone() });
         assert!(off.ends_with("echo 1 > /sys/block/sda/queue/iostats"), "{off}");
-        let unstamped = hint(&Device { throttling: Throttling::CanBeSetUp, ..device.clone() });
-        assert!(unstamped.contains("queue and device latency"), "{unstamped}");
-        assert!(unstamped.ends_with("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{unstamped}");
+        let undispatched = hint(&Device { throttling: Throttling::CanBeSetUp, ..device.clone() });
+        assert!(undispatched.contains("queue and device latency"), "{undispatched}");
+        assert!(undispatched.ends_with("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{undispatched}");
         let spinning = Device { rotational: true, throttling: Throttling::CanBeSetUp, ..device.clone() };
         assert!(hint(&spinning).contains("echo 75000 >"), "{}", hint(&spinning));
         assert!(hint(&device).contains("CONFIG_BLK_WBT"), "{}", hint(&device));
     }
 
-    /// ATA over Ethernet has a `!` in its names, and a disk created by a user may have any name.
+    /// ATA over Ethernet puts a `!` in device names, and a disk created by a user can have any name.
     #[test]
-    fn a_name_is_quoted_for_the_shell() {
+    fn quotes_device_names_for_the_shell() {
         for name in ["etherd!e1.1", "a b;id", "it's"] {
             let device = Device { name: name.into(), ..Device::default() };
             let command = device.remedy(Path::new("/sys")).unwrap();

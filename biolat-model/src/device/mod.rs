@@ -1,4 +1,4 @@
-//! Block devices as plain data: names, identity, what sits on them.
+//! Block devices as plain data: names, identity and what is stacked on them.
 
 mod group;
 mod missing_latency;
@@ -18,105 +18,106 @@ pub use selection::{BadExpression, Selection};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// What the probe identifies it by: the sequence number or, on kernels without one, a number derived from the inode.
+    /// Key by which the probe identifies the device: the `diskseq` or, on kernels without it, a number derived from the inode.
     pub id: u64,
-    /// The kernel's name: `nvme0n1`.
+    /// Kernel name: `nvme0n1`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// `major:minor`; empty for a hidden multipath path.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub number: String,
-    /// `diskseq`, new each time that a disk appears or its medium changes.
+    /// `diskseq`: changes whenever a disk appears or its medium changes.
     pub sequence: Option<u64>,
-    /// Of its directory in sysfs: another disk under the same name has another.
+    /// Inode of its directory in sysfs. Another disk with the same name has another inode.
     pub inode: u64,
-    /// As the drive reports it, trimmed; empty if it reports none.
+    /// Model as reported by the drive, trimmed; empty if it reports none.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub model: String,
     /// Serial number; empty if it reports none.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub serial: String,
-    /// World-wide id; empty if it reports none.
+    /// World Wide Identifier; empty if it reports none.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub wwid: String,
-    /// The revision of its firmware; empty if it reports none.
+    /// Firmware revision; empty if it reports none.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub firmware: String,
-    /// How it is attached: `pcie`, `tcp`, `rdma`, `fc`, `iscsi`, `sas`, `sata`, `usb`, `virtio`, `xen`, `mmc`, …; empty if unknown.
+    /// Transport: `pcie`, `tcp`, `rdma`, `fc`, `iscsi`, `sas`, `sata`, `usb`, `virtio`, `xen`, `mmc`, …; empty if unknown.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
-    /// The I/O scheduler in use; empty if unknown.
+    /// I/O scheduler in use; empty if unknown.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub scheduler: String,
     pub rotational: bool,
-    /// The NUMA node that it is attached to, if any.
+    /// NUMA node that it is attached to, if any.
     pub numa_node: Option<u32>,
-    /// For a hidden path of a multipath device, that device.
+    /// Multipath device of a hidden path.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub path_of: Option<String>,
-    /// As a path of a multipath device, NVMe's or dm's, if it is one.
+    /// Details if it is a path of an NVMe or dm multipath device.
     pub path: Option<MultipathPath>,
-    /// Devices stacked directly on it or on its partitions: dm and md devices, by kernel name.
+    /// Kernel names of the dm and md devices that are stacked directly on it or on its partitions.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub holders: Vec<String>,
-    /// What sits on it at any depth, the nearest first.
+    /// Everything stacked on it, at any depth, nearest first.
     pub stack: Arc<[Holder]>,
-    /// Whether request-based dm sends it clones, which the kernel accounts differently from requests: a cloned flush as a
-    /// read, and a clone that could not be dispatched as completed.
+    /// Whether request-based dm sends it clones. The kernel accounts these differently: a cloned flush as a read, and a clone
+    /// that could not be dispatched as completed.
     pub has_clones: bool,
     /// Whether the kernel accounts and timestamps its requests (`queue/iostats`).
     pub iostats: bool,
-    /// Whether the kernel accounts passthrough commands that have a timestamp: it does where it can be asked to timestamp
-    /// them (`queue/iostats_passthrough`, Linux 6.13).
+    /// Whether the kernel accounts passthrough commands that have timestamps. It does if it can be asked to timestamp them
+    /// (`queue/iostats_passthrough`, Linux 6.13).
     pub accounts_passthrough: bool,
-    /// Writeback throttling makes the kernel record when a request is dispatched.
+    /// State of writeback throttling, which makes the kernel record when a request is dispatched.
     pub throttling: Throttling,
 }
 
-/// State of writeback throttling, by `queue/wbt_lat_usec`.
+/// State of writeback throttling, according to `queue/wbt_lat_usec`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Throttling {
-    /// Initialized, whether it throttles or is off: the kernel records when requests are dispatched.
+    /// Initialized, whether enabled or not: the kernel records when requests are dispatched.
     SetUp,
-    /// Not initialized; setting a latency initializes it.
+    /// Not initialized; writing a latency initializes it.
     CanBeSetUp,
-    /// The kernel is built without it.
+    /// Not built into the kernel.
     #[default]
     #[serde(other)]
     NotBuiltIn,
 }
 
-/// A device as a path of a multipath device.
+/// A device in its role as a path of a multipath device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MultipathPath {
-    /// The kernel's name of the multipath device: `nvme0n1`, `dm-3`.
+    /// Kernel name of the multipath device: `nvme0n1`, `dm-3`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub of: String,
-    /// As of the device: see [`Device::transport`].
+    /// Transport, as in [`Device::transport`].
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
-    /// As the transport gives it: a PCI address, `traddr=…,trsvcid=…`; of a SCSI device host, channel, target and LUN.
+    /// Address in the format of the transport: a PCI address, `traddr=…,trsvcid=…`, or host, channel, target and LUN of a SCSI
+    /// device.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub address: String,
-    /// `live` if I/O can take this path; else the kernel's word for its state, or `unknown`.
+    /// `live` if this path can carry I/O; otherwise the kernel's name for its state, or `unknown`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub state: String,
 }
 
-/// A block device, or a mounted file system, that sits on a device.
+/// A block device or mounted file system that is stacked on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The kernel's name: `dm-0`; for a file system, its device's or partition's name.
+    /// Kernel name: `dm-0`; for a file system, the name of its device or partition.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// `lvm`, `crypt`, `mpath`, `md`, `bcache`, …; `mount` or `persistent_volume`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub kind: String,
-    /// Of a dm device the name that it has in `/dev/mapper`, of a file system where it is mounted or the name of the persistent
-    /// volume; else the kernel's name.
+    /// Name of a dm device in `/dev/mapper`, mount point of a file system, or name of a persistent volume; otherwise the kernel
+    /// name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
-    /// 1 if it sits on the device itself or on one of its partitions, 2 if on a holder of depth 1, and so on.
+    /// 1 if it is directly on the device or on one of its partitions, 2 if it is on a holder of depth 1, and so on.
     pub depth: u32,
 }

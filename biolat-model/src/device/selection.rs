@@ -1,9 +1,9 @@
-//! Which devices are shown: the grammar of `--device` and `--device-exclude`, which is the same for all commands.
+//! The device selection: the grammar of `--device` and `--device-exclude`, which all commands share.
 
 use regex_lite::Regex;
 
-/// Lists of regular expressions on device names, each matched against the whole name. The default selects everything but what
-/// node_exporter leaves out, too: loop devices, RAM disks and floppy disks.
+/// Lists of regular expressions, each of which has to match the whole device name. By default all devices are selected except
+/// those that node_exporter also ignores: loop devices, RAM disks and floppy disks.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     include: Option<Regex>,
@@ -14,9 +14,9 @@ pub struct Selection {
 /// An invalid regular expression.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadExpression {
-    /// Whether it is that of excluded devices.
+    /// Whether it was in the list of excluded devices.
     pub exclude: bool,
-    /// What is wrong with it, in one line.
+    /// Parse error, in one line.
     pub reason: String,
 }
 
@@ -30,19 +30,19 @@ impl Selection {
         })
     }
 
-    /// With all loop devices, too.
+    /// Also selects all loop devices.
     #[must_use]
     pub fn with_loops(self) -> Self {
         Self { has_loops: true, ..self }
     }
 
-    /// With all loop devices if these are the only ones: a host that has no others would show nothing.
+    /// Also selects loop devices if the host has no device that is selected by default, because otherwise nothing would be shown.
     pub fn for_devices<'a>(self, mut names: impl Iterator<Item = &'a str> + Clone) -> Self {
         let has_loop = names.clone().any(is_loop);
         if self.include.is_none() && has_loop && names.all(is_unusual) { self.with_loops() } else { self }
     }
 
-    /// Whether a device of this name is shown.
+    /// Whether a device with this name is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
         let is_included = match &self.include {
@@ -53,7 +53,7 @@ impl Selection {
             && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
     }
 
-    /// Whether a device of this name is not shown because nobody asked for it.
+    /// Whether a device with this name is hidden by default, as opposed to excluded.
     pub fn leaves_out(&self, name: &str) -> bool {
         self.include.is_none() && is_unusual(name) && !(self.has_loops && is_loop(name))
     }
@@ -63,25 +63,25 @@ fn is_loop(name: &str) -> bool {
     driver(name) == Some("loop")
 }
 
-/// Whether a device is shown only if it is asked for.
+/// Whether a device of this kind is shown only on request.
 fn is_unusual(name: &str) -> bool {
     matches!(driver(name), Some("loop" | "ram" | "zram" | "fd"))
 }
 
-/// `loop` of `loop7`.
+/// Returns `loop` for `loop7`.
 fn driver(name: &str) -> Option<&str> {
     let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (driver.len() < name.len()).then_some(driver)
 }
 
-/// Matches whole names against any expression of a list. Each is compiled alone first, so that an error message is about what
-/// the user wrote.
+/// Builds an expression that matches whole names against any expression of a list. Each one is first compiled alone, for an error
+/// message about the user's own text.
 fn whole(list: &str) -> Result<Regex, String> {
     let text = |error: regex_lite::Error| error.to_string();
     let mut each = Vec::new();
     for pattern in split(list) {
         Regex::new(pattern).map_err(text)?;
-        // A line feed ends a comment, which the flag `x` allows.
+        // A comment (allowed by the flag `x`) ends only at a line feed.
         let end = if Regex::new(&format!("(?:{pattern})")).is_ok() { "" } else { "\n" };
         each.push(format!("(?:{pattern}{end})"));
     }
@@ -91,8 +91,7 @@ fn whole(list: &str) -> Result<Regex, String> {
     Regex::new(&format!("^(?:{})$", each.join("|"))).map_err(text)
 }
 
-/// The expressions of a list that is separated by commas, without the folder of device nodes. A comma within brackets belongs to
-/// the expression.
+/// Splits a comma-separated list into expressions, without `/dev/`. A comma within brackets belongs to the expression.
 fn split(list: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut in_class, mut is_escaped) = (0, false, false);
     let separates = move |c: char| {
@@ -117,7 +116,7 @@ mod tests {
     use super::{BadExpression, Selection};
 
     #[test]
-    fn some_devices_are_shown_only_if_asked_for() {
+    fn hides_unusual_devices_by_default() {
         for selection in [Selection::new(None, None).unwrap(), Selection::default()] {
             for shown in ["nvme0n1", "nvme0c1n1", "sda", "xvda1", "mmcblk0", "nbd0", "dm-3", "loop", "loopy0"]
             {
@@ -128,14 +127,14 @@ mod tests {
             }
         }
         let excluded = Selection::new(None, Some("sda")).unwrap();
-        assert!(!excluded.shows("loop7") && excluded.leaves_out("loop7"), "beside those excluded");
+        assert!(!excluded.shows("loop7") && excluded.leaves_out("loop7"), "still hidden by default");
         assert!(!excluded.shows("sda") && !excluded.leaves_out("sda"));
         let named = Selection::new(Some("loop.*|zram0|fd0"), None).unwrap();
         assert!(named.shows("loop7") && named.shows("zram0") && named.shows("fd0"));
     }
 
     #[test]
-    fn loop_devices_are_added() {
+    fn with_loops_adds_loop_devices() {
         let loops = Selection::default().with_loops();
         assert!(
             loops.shows("loop7") && loops.shows("sda") && !loops.shows("zram0") && !loops.leaves_out("loop7")
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_nothing_but_loop_devices_shows_them() {
+    fn shows_loop_devices_if_there_are_no_others() {
         let shows = |selection: Selection, names: &[&str]| {
             selection.for_devices(names.iter().copied()).shows("loop0")
         };
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_names_and_both_ways() {
+    fn matches_whole_names_and_exclude_wins() {
         let selection = Selection::new(Some("nvme.*|sda"), Some("nvme1n1")).unwrap();
         assert!(selection.shows("nvme0n1") && selection.shows("sda"));
         assert!(!selection.shows("sdaa") && !selection.shows("nvme1n1") && selection.shows("nvme1n12"));
@@ -167,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_expression_is_an_error() {
+    fn rejects_invalid_expressions() {
         let bad = Selection::new(Some("nvme["), None).unwrap_err();
         assert_eq!(bad, BadExpression { exclude: false, reason: "found unclosed character class".into() });
         assert!(Selection::new(Some("a"), Some("*")).unwrap_err().exclude);
     }
 
     #[test]
-    fn classes_and_flags() {
+    fn supports_classes_and_flags() {
         let selection = Selection::new(Some(r"nvme\d+n\d+|(?i)SD\w"), None).unwrap();
         assert!(selection.shows("nvme10n1") && selection.shows("sdb") && !selection.shows("nvmexn1"));
         let commented = Selection::new(Some("(?x) vda # my disk"), None).unwrap();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_device_nodes() {
+    fn splits_lists_and_strips_dev() {
         let selection = Selection::new(Some("sd[a,b],/dev/vda,nvme[0-9]{1,2}n1,x(y,z)?"), None).unwrap();
         for shown in ["sda", "sdb", "vda", "nvme10n1", "x", "xy,z"] {
             assert!(selection.shows(shown), "{shown}");

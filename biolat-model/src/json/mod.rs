@@ -1,4 +1,4 @@
-//! How figures look in JSON, where that differs from their types.
+//! JSON representations of values that do not follow from their types.
 
 pub(crate) mod per_phase;
 pub(crate) mod phase_names;

@@ -15,7 +15,7 @@ pub(crate) fn serialize<S: Serializer, T: Serialize>(
     serializer.collect_map(Phase::ALL.iter().map(|phase| phase.name()).zip(values))
 }
 
-/// A phase that is missing has the default.
+/// A missing phase gets its default value.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<[T; PHASES], D::Error> {

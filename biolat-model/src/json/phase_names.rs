@@ -1,4 +1,4 @@
-//! A set of phases, as their names.
+//! A set of phases as a list of names.
 
 use biolat_common::series::{PHASES, Phase};
 use serde::{Deserialize as _, Deserializer, Serializer};
@@ -8,7 +8,7 @@ pub(crate) fn serialize<S: Serializer>(phases: &[bool; PHASES], serializer: S) -
     serializer.collect_seq(available.map(Phase::name))
 }
 
-/// Names that are no phases are ignored.
+/// Ignores unknown names.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[bool; PHASES], D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     Ok(Phase::ALL.map(|phase| names.iter().any(|name| name == phase.name())))

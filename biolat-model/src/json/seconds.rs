@@ -1,4 +1,4 @@
-//! A length of time as seconds in JSON.
+//! A duration as seconds.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ mod tests {
     use crate::snapshot::Inflight;
 
     #[test]
-    fn only_lengths_of_time_are_read() {
+    fn rejects_invalid_durations() {
         let read = |seconds: &str| {
             let json = format!(r#"{{"read":1,"write":2,"oldest_seconds":{seconds},"exact":true}}"#);
             serde_json::from_str::<Inflight>(&json).map(|inflight| inflight.oldest)

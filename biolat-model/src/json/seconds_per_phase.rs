@@ -1,4 +1,4 @@
-//! A latency per phase where it is known, as seconds in fields named after the phases.
+//! An optional latency per phase, as seconds in fields named after the phases.
 
 use std::time::Duration;
 

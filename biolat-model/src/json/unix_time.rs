@@ -1,4 +1,4 @@
-//! A time as seconds since the epoch.
+//! A point in time as seconds since the epoch.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ pub(crate) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     serializer.serialize_f64(unix_seconds(*time))
 }
 
-/// To the microsecond, as it was written: a double has the time only to a fraction of one.
+/// Rounds to microseconds, the precision that was written, because a double cannot represent the time exactly.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let since_epoch =
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)?;
@@ -26,7 +26,7 @@ mod tests {
     use crate::snapshot::Snapshot;
 
     #[test]
-    fn times_survive_to_the_microsecond() {
+    fn times_round_trip_to_the_microsecond() {
         for microseconds in [0, 1, 1_700_000_005_500_123, 1_700_000_005_999_999, 1 << 52] {
             let taken = UNIX_EPOCH + Duration::from_micros(microseconds);
             let json = serde_json::to_vec(&Snapshot { taken, ..Snapshot::default() }).unwrap();

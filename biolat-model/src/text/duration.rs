@@ -1,11 +1,11 @@
-//! Lengths of time as people write them: `500ms`, `5s`, `1.5m`, `2h`, `1d`.
+//! Parses durations as people write them: `500ms`, `5s`, `1.5m`, `2h`, `1d`.
 
 use std::time::Duration;
 
-/// Longer than any history, and later than any point in time.
+/// Longer than any history, and than the time since the epoch.
 const LONGEST: f64 = 1000.0 * 366.0 * 86_400.0;
 
-/// A number with a unit, or of seconds.
+/// Parses a number with a unit; the default is seconds.
 pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -29,7 +29,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn numbers_and_units() {
+    fn parses_numbers_and_units() {
         for (text, milliseconds) in [
             ("100ms", 100),
             ("0.5", 500),

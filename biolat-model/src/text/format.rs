@@ -1,10 +1,10 @@
-//! Numbers as people read them: in full, and short enough for the cells of a table.
+//! Formats numbers for people: in full, or short enough for a table cell.
 
 use std::time::Duration;
 
 use crate::histogram::Bounds;
 
-/// How latencies are written.
+/// Format of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberFormat {
     /// Whether to use `µ`, `±` and `–`.
@@ -14,16 +14,16 @@ pub struct NumberFormat {
 }
 
 impl NumberFormat {
-    /// For readers of UTF-8.
+    /// Format for UTF-8 output.
     pub const UNICODE: Self = Self { unicode: true, milliseconds: false };
 
-    /// A latency, to three digits: `954 ns`, `15.3 µs`, `1.02 ms`, `2.00 s`.
+    /// Formats a latency with three digits: `954 ns`, `15.3 µs`, `1.02 ms`, `2.00 s`.
     pub fn latency(self, seconds: f64) -> String {
         let (number, unit) = if self.milliseconds { (seconds * 1e3, "ms") } else { self.scaled(seconds) };
         format!("{} {unit}", three_digits(number))
     }
 
-    /// The middle of a bucket; of the zero bucket and the overflow, the bound that latencies there are below or above.
+    /// Formats the middle of a bucket. The zero and overflow buckets have only one bound: `<954 ns`, `>1024 s`.
     pub fn bounds(self, bounds: Bounds) -> String {
         match bounds.middle() {
             Some(middle) => self.latency(middle),
@@ -32,7 +32,7 @@ impl NumberFormat {
         }
     }
 
-    /// A latency in at most five characters, to two digits: `954ns`, `15µs`, `1.0ms`, `2.0s`, `17m`.
+    /// Formats a latency with two digits, in at most five characters: `954ns`, `15µs`, `1.0ms`, `2.0s`, `17m`.
     pub fn short_latency(self, seconds: f64) -> String {
         let (number, unit) = if seconds < 999.5 { self.scaled(seconds) } else { (seconds / 60.0, "m") };
         if number < 9.95 { format!("{number:.1}{unit}") } else { format!("{number:.0}{unit}") }
@@ -48,7 +48,7 @@ impl NumberFormat {
         }
     }
 
-    /// In the unit that leaves at most three digits, after rounding: 999.96 µs is 1.00 ms.
+    /// Scales a time to the unit that leaves at most three digits after rounding: 999.96 µs becomes 1.00 ms.
     fn scaled(self, seconds: f64) -> (f64, &'static str) {
         match seconds {
             ..0.9995e-6 => (seconds * 1e9, "ns"),
@@ -62,23 +62,23 @@ impl NumberFormat {
         if self.unicode { "µs" } else { "us" }
     }
 
-    /// The maximum error of a percentile.
+    /// Formats the maximum error of a percentile.
     pub fn error(self, percent: f64) -> String {
         format!("{}{percent} %", if self.unicode { "±" } else { "+-" })
     }
 
-    /// Between two bounds.
+    /// Separates two bounds.
     pub fn dash(self) -> &'static str {
         if self.unicode { "–" } else { "->" }
     }
 
-    /// Between the parts of a line.
+    /// Separates the parts of a line.
     pub fn separator(self) -> &'static str {
         if self.unicode { " · " } else { " | " }
     }
 }
 
-/// A length of time, to three digits: `5 s`, `509 ms`, `1.5 s`, `15 min`, `26 h`, `3 days`.
+/// Formats a duration with three digits: `5 s`, `509 ms`, `1.5 s`, `15 min`, `26 h`, `3 days`.
 pub fn duration(seconds: f64) -> String {
     let (number, unit) = match seconds {
         s if s < 0.9995 => (s * 1e3, "ms"),
@@ -92,7 +92,7 @@ pub fn duration(seconds: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// A whole number with commas: `1,234,567`.
+/// Formats a whole number with commas: `1,234,567`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -105,12 +105,12 @@ pub fn count(count: u64) -> String {
     text
 }
 
-/// A rate: `0.25`, `12.3`, `1,234`.
+/// Formats a rate: `0.25`, `12.3`, `1,234`.
 pub fn rate(rate: f64) -> String {
     if rate < 999.5 { three_digits(rate) } else { count(rate.round() as u64) }
 }
 
-/// An amount of data: `512 B`, `4.00 KiB`, `46.9 MiB`.
+/// Formats an amount of data: `512 B`, `4.00 KiB`, `46.9 MiB`.
 pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut number, mut unit) = (bytes, 0);
@@ -122,18 +122,18 @@ pub fn bytes(bytes: f64) -> String {
     format!("{number} {}", UNITS[unit])
 }
 
-/// A share: `83 %`, `0.4 %`.
+/// Formats a share: `83 %`, `0.4 %`.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// Mebibytes: `56.2 MiB`.
+/// Formats an amount of data in mebibytes: `56.2 MiB`.
 pub fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
 
-/// A rate or an amount in at most five characters: `<0.1`, `9.5`, `9999`, `12.3k`.
+/// Formats a rate or an amount in at most five characters: `<0.1`, `9.5`, `9999`, `12.3k`.
 pub fn short_number(number: f64) -> String {
     match number {
         n if n <= 0.0 => "0".to_owned(),
@@ -148,12 +148,12 @@ pub fn short_number(number: f64) -> String {
     }
 }
 
-/// A whole number in at most five characters.
+/// Formats a whole number in at most five characters.
 pub fn short_count(count: u64) -> String {
     if count < 10_000 { count.to_string() } else { short_number(count as f64) }
 }
 
-/// A share without decimals: `<1%`, `26%`, `-`.
+/// Formats a share without decimals: `<1%`, `26%`, `-`.
 pub fn short_share(share: Option<f64>) -> String {
     match share {
         None => "-".to_owned(),
@@ -162,7 +162,7 @@ pub fn short_share(share: Option<f64>) -> String {
     }
 }
 
-/// A length of time to a tenth of a second, so that it does not flicker where it is redrawn.
+/// Formats a duration to a tenth of a second, so it does not flicker when it is redrawn.
 pub fn rounded_duration(time: Duration) -> String {
     let tenths = (time.as_secs_f64() * 10.0).round() / 10.0;
     if tenths == 0.0 { "0 s".to_owned() } else { duration(tenths) }
@@ -190,7 +190,7 @@ mod tests {
     use crate::histogram::Bounds;
 
     #[test]
-    fn latencies() {
+    fn formats_latencies() {
         let units = NumberFormat::UNICODE;
         for (given, text) in [
             (953.674e-9, "954 ns"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_rates_and_amounts() {
+    fn formats_counts_rates_and_amounts() {
         assert_eq!([0, 12, 999, 1000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.0, 0.25, 12.34, 999.4, 999.6, 12345.6].map(rate),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_short() {
+    fn short_latencies_fit_five_characters() {
         let units = NumberFormat::UNICODE;
         for (seconds, expected) in [
             (954e-9, "954ns"),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn short_numbers_fit_five_characters() {
         for (value, expected) in [
             (0.0, "0"),
             (0.01, "<0.1"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn rounds_durations() {
         let times = [0.0, 0.2, 0.998, 1.5, 59.0, 61.0]
             .map(|seconds| rounded_duration(Duration::from_secs_f64(seconds)));
         assert_eq!(times, ["0 s", "200 ms", "1 s", "1.5 s", "59 s", "61 s"]);

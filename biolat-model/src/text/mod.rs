@@ -1,4 +1,4 @@
-//! Numbers and lengths of time as text for people, and back; foreign text made harmless.
+//! Numbers and durations as text and back, and sanitized foreign text.
 
 pub mod duration;
 pub mod format;

@@ -1,4 +1,4 @@
-//! Text of drives, other hosts and other programs, which may contain anything, made harmless for terminals, logs and the page.
+//! Sanitizes text from drives, other hosts and other programs for terminals, logs and the page, because it can contain anything.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::name::Name;
 
-/// Characters that have no shape of their own: formats, line and paragraph separators, and those that Unicode has ignored by
-/// default. Some reorder the text around them (U+202E), some hide that two names differ (U+200B).
+/// Characters without a glyph: format characters, line and paragraph separators, and default ignorables. Some reorder the
+/// surrounding text (U+202E), others hide that two names differ (U+200B).
 const INVISIBLE: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -36,19 +36,19 @@ const INVISIBLE: [(char, char); 25] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Replaces control characters, which could steer a terminal, and invisible ones.
+/// Replaces control characters, which could control a terminal, and invisible characters.
 pub fn text(text: &str) -> String {
     text.replace(is_replaced, "\u{fffd}")
 }
 
-/// Deserializes a value and makes its text harmless.
+/// Deserializes a value and sanitizes its text.
 pub fn deserialize<'de, D: Deserializer<'de>, T: Foreign + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     T::deserialize(deserializer).map(Foreign::sanitized)
 }
 
-/// Text of another program, and what consists of such text.
+/// Text from another program, or a value that contains such text.
 pub trait Foreign {
     fn sanitized(self) -> Self;
 }
@@ -83,7 +83,7 @@ impl Foreign for BTreeMap<Name, u64> {
     }
 }
 
-/// Whether a character is replaced.
+/// Whether sanitizing replaces this character.
 pub fn is_replaced(c: char) -> bool {
     c.is_control() || INVISIBLE.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
@@ -93,12 +93,12 @@ mod tests {
     use super::{INVISIBLE, is_replaced, text};
 
     #[test]
-    fn control_characters_are_replaced() {
+    fn replaces_control_characters() {
         assert_eq!(text("a\u{1b}[2J\r\n\u{9b}µ"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}µ");
     }
 
     #[test]
-    fn characters_that_reorder_or_hide_text_are_replaced() {
+    fn replaces_invisible_characters() {
         let reordering =
             "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
         assert!(reordering.chars().all(is_replaced));

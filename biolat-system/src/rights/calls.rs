@@ -1,5 +1,5 @@
-//! The system calls that a thread may make, as a seccomp filter. Any other fails with `ENOSYS`, as on a kernel that does not
-//! implement it, so that a C library that tries a newer call first falls back to an allowed one.
+//! Restricts a thread to certain system calls with a seccomp filter. All others fail with `ENOSYS`, as if the kernel did not
+//! implement them, so a C library that tries a newer call first falls back to an allowed one.
 
 use std::{collections::BTreeMap, ffi::c_long, os::fd::RawFd};
 
@@ -11,7 +11,7 @@ use seccompiler::{
 
 use super::{Keeping, Role};
 
-/// Memory, locks, clocks, logging, reading files and their metadata. Opening files is restricted in [`rules`].
+/// Memory, locks, clocks, logging, reading files and their metadata. [`rules`] restricts how files can be opened.
 const EVERY_ROLE: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -40,8 +40,8 @@ const EVERY_ROLE: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_readv,
     libc::SYS_restart_syscall,
-    // Rust's handler of a stack overflow restores the default action and returns, so that the fault ends the process. If
-    // that call were denied, the fault would repeat for ever.
+    // Rust's handler for stack overflows restores the default action and returns, and the repeated fault ends the process. If the
+    // call were denied, the fault would repeat forever.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -65,7 +65,7 @@ const EVERY_ROLE: &[c_long] = &[
     libc::SYS_stat,
 ];
 
-/// Incoming connections and threads. No outgoing connections: neither `socket` nor `connect`.
+/// Incoming connections and threads. Outgoing connections are not possible without `socket` and `connect`.
 const SERVING: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_epoll_ctl,
@@ -82,7 +82,7 @@ const SERVING: &[c_long] = &[
     libc::SYS_epoll_wait,
 ];
 
-/// Signals and the keyboard, which tokio and crossterm read through sockets and pipes of this process.
+/// Signals and the keyboard, which tokio and crossterm read through sockets and pipes within this process.
 const TUI: &[c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -97,7 +97,7 @@ const TUI: &[c_long] = &[
     libc::SYS_epoll_wait,
 ];
 
-/// Reading a terminal's size and switching it to raw mode. Not `TIOCSTI`, which types into it.
+/// Reading a terminal's size and switching to raw mode. Excludes `TIOCSTI`, which inserts input.
 const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TIOCGWINSZ,
     libc::TCGETS,
@@ -110,7 +110,7 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TCSETSF2,
 ];
 
-/// Reading and creating maps, and running or attaching a program that is open: no command that loads or looks up anything.
+/// Reading and creating maps, and running or attaching a program that is already open. No command loads or looks up anything.
 const BPF_COMMANDS: [bpf_cmd; 9] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
@@ -123,15 +123,15 @@ const BPF_COMMANDS: [bpf_cmd; 9] = [
     bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
 ];
 
-/// Reading an open file's flags and duplicating it, but not `F_SETOWN`, which sends signals to other processes.
+/// Reading the flags of an open file and duplicating it. Excludes `F_SETOWN`, which can send signals to other processes.
 const FILE_COMMANDS: [i32; 3] = [libc::F_GETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
 
-/// Flags of `open` that create or change a file.
+/// Flags of `open` for creating or changing a file.
 const WRITING: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
 
-/// Restricts the calling thread, and those that it starts, to the system calls of its role.
+/// Restricts the calling thread, and the threads that it starts, to the system calls of its role.
 pub(super) fn filter(role: Role) -> Result<()> {
     let program: BpfProgram = SeccompFilter::new(
         rules(role)?,
@@ -143,7 +143,7 @@ pub(super) fn filter(role: Role) -> Result<()> {
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-/// What is allowed: a call without rules always, a call with rules if one of them matches.
+/// Returns the allowed calls: a call without rules is always allowed, others if one of their rules matches.
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match role {
         Role::Serving => SERVING,
@@ -159,7 +159,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
-    // Reading a limit, not setting one.
+    // A limit can be read, but not set.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
     if role == Role::Serving {
         // For the threads that it starts: see `isolate_thread`.
@@ -171,7 +171,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
         rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
-        // On connected sockets only: with an address, a message could go anywhere. tokio's signal handlers use it too.
+        // Only on connected sockets: with an address, a message could go anywhere. tokio's signal handlers need this too.
         rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
     }
     match role {
@@ -207,12 +207,12 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     Ok(rules)
 }
 
-/// Matches an argument that has none of these bits.
+/// Matches an argument that has none of these bits set.
 fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
     when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
 }
 
-/// Matches an argument that equals one of these.
+/// Matches an argument that equals one of these values.
 fn one_of(argument: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompRule>> {
     let is = |value| when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     values.into_iter().map(is).collect()
@@ -247,7 +247,7 @@ mod tests {
 
     const COLLECTING: Role = Role::Collecting { keeping: None };
 
-    /// Runs it in a thread that has dropped its privileges.
+    /// Runs a closure in a thread that has dropped its privileges.
     fn confined<T: Send>(role: Role, run: impl FnOnce() -> T + Send) -> T {
         let confined = || {
             drop_privileges(role, true).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn map(protection: i32) -> io::Result<()> {
-        // SAFETY: a new mapping that nothing uses.
+        // SAFETY: creates a new mapping that nothing uses.
         let address = unsafe {
             libc::mmap(ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
         };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn no_writing_no_exec_no_executable_memory_no_new_sockets() {
+    fn denies_writing_exec_executable_memory_and_sockets() {
         let path = std::env::temp_dir().join(format!("biolat-test-calls-{}", std::process::id()));
         for role in [Role::Serving, COLLECTING, Role::Tui] {
             confined(role, || {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_sends_only_to_its_peer() {
+    fn sends_only_on_connected_sockets() {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let address = other.local_addr().unwrap();
         one.connect(address).unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_collector_calls_bpf_and_loads_nothing() {
+    fn restricts_bpf_commands() {
         let bpf = |command: bpf_cmd| call(libc::SYS_bpf, [command as usize, 0, 0, 0]);
         confined(Role::Serving, || assert!(is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))));
         confined(COLLECTING, || {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_collector_starts_no_threads() {
+    fn collector_cannot_start_threads() {
         let start = || thread::Builder::new().spawn(|| 42).map(|thread| thread.join().unwrap());
         assert_eq!(confined(Role::Serving, start).unwrap(), 42);
         assert!(is_denied(confined(COLLECTING, start)));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_keeps_its_maps_sends_on_one_socket_and_writes_to_one_file() {
+    fn collector_writes_only_to_its_socket_and_state_file() {
         let (one, other) = UnixDatagram::pair().unwrap();
         let memory = || rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let [file, other_file] = [File::from(memory()), File::from(memory())];
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_is_written_to_its_files() {
+    fn history_thread_writes_only_to_its_files() {
         let memory =
             || File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         let [one, two, other] = [memory(), memory(), memory()];
@@ -390,10 +390,10 @@ mod tests {
     }
 
     #[test]
-    fn the_tui_controls_a_terminal_and_does_not_type_into_it() {
+    fn tui_cannot_insert_terminal_input() {
         confined(Role::Tui, || {
-            for asked in [libc::TIOCGWINSZ, libc::TCGETS] {
-                assert!(!is_denied(call(libc::SYS_ioctl, [0, asked as usize, 0, 0])));
+            for command in [libc::TIOCGWINSZ, libc::TCGETS] {
+                assert!(!is_denied(call(libc::SYS_ioctl, [0, command as usize, 0, 0])));
             }
             assert!(is_denied(call(libc::SYS_ioctl, [0, libc::TIOCSTI as usize, 0, 0])));
             assert!(is_denied(call(libc::SYS_bpf, [0; 4])));

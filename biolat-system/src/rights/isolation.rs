@@ -1,6 +1,6 @@
-//! A file descriptor table of its own for a thread that a drive may hang. A process that is killed while a thread waits in the
-//! kernel stays until that thread returns, and with it each descriptor in the thread's table: a socket that listens, the lock on a
-//! folder of pins, the probe's links. The next daemon needs them.
+//! Separate file descriptor tables for threads that a hung drive can block. If the process is killed while such a thread waits in
+//! the kernel, it remains until the thread returns, and so do the descriptors in the thread's table: listening sockets, the lock
+//! on the pin directory, the probe's links. The next daemon needs these.
 
 use std::{fs, io, os::fd::RawFd, path::Path};
 
@@ -9,29 +9,29 @@ use crate::log_lines;
 
 const STANDARD_ERROR: RawFd = 2;
 
-/// Gives the calling thread a descriptor table of its own with what it needs alone: the standard streams, the terminal of the log,
-/// and the event that wakes the thread that serves. To be called before the thread opens anything, and before anything that
-/// contains a descriptor is moved to it.
+/// Gives the calling thread its own descriptor table, which contains only the standard streams, the log's terminal and the event
+/// that wakes the serving thread. Has to be called before the thread opens anything, and before anything that contains a
+/// descriptor is moved to the thread.
 pub fn isolate_thread() {
-    // Handlers write to a socket.
+    // Signal handlers write to a socket.
     if let Err(error) = block_signals().and_then(|()| unshare()).and_then(|()| close_others()) {
         log::warn!(
-            "cannot give a thread its own file descriptors: {error}: while a drive hangs, a biolat that was killed blocks the \
-             next one; allow close_range(2)"
+            "cannot give a thread its own file descriptor table: {error}: if biolat is killed while a drive hangs, the next \
+             one cannot start; allow close_range(2)"
         );
     }
 }
 
-/// From now on, no other thread has the same table.
+/// Stops sharing the descriptor table with other threads.
 fn unshare() -> io::Result<()> {
-    // The range is empty: no descriptor has this number. Seccomp profiles of container runtimes allow this call, but not the other.
+    // An empty range: no descriptor has this number. Seccomp profiles of container runtimes allow this call, but not unshare(2).
     // SAFETY: plain numbers.
     let is_done =
         unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, libc::CLOSE_RANGE_UNSHARE) } == 0;
     if is_done { Ok(()) } else { unshare_before_5_9() }
 }
 
-/// The same on Linux 5.8, which does not have close_range(2).
+/// Does the same on Linux 5.8, which lacks close_range(2).
 fn unshare_before_5_9() -> io::Result<()> {
     // SAFETY: a plain number.
     if unsafe { libc::unshare(libc::CLONE_FILES) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -39,7 +39,7 @@ fn unshare_before_5_9() -> io::Result<()> {
 
 fn close_others() -> io::Result<()> {
     let own = Path::new("/proc/thread-self/fd");
-    // The list before anything is closed: its own descriptor is in it, and closed at the end of this line.
+    // List everything before closing anything. The list contains its own descriptor, which is closed at the end of the statement.
     let numbers: Vec<RawFd> =
         fs::read_dir(own)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in numbers {
@@ -48,7 +48,7 @@ fn close_others() -> io::Result<()> {
             target.is_ok_and(|target| target == Path::new("anon_inode:[eventfd]"))
         };
         if number > STANDARD_ERROR && log_lines::terminal() != Some(number) && !is_event() {
-            // SAFETY: it is of this thread's table alone, and nothing in this thread owns it.
+            // SAFETY: it belongs only to this thread's table, and nothing in this thread owns it.
             unsafe { libc::close(number) };
         }
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::{close_others, unshare, unshare_before_5_9};
 
     #[test]
-    fn a_thread_keeps_standard_streams_and_events_and_closes_nothing_of_others() {
+    fn isolated_thread_keeps_only_standard_streams_and_events() {
         let (file, event) =
             (File::open("/proc/self/stat").unwrap(), eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         for unshare in [unshare, unshare_before_5_9] {

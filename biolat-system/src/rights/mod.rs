@@ -1,5 +1,5 @@
-//! Privileges of the process. [`raise`] puts the permitted capabilities into effect at the start; [`drop_privileges`] is called
-//! by each thread once the probe is attached, and leaves it what its [`Role`] needs.
+//! Privileges of the process. [`raise`] makes the permitted capabilities effective at the start. Once the probe is attached, each
+//! thread calls [`drop_privileges`], which leaves it only what its [`Role`] needs.
 
 #![allow(unsafe_code, reason = "signal masks and no_new_privs have no safe wrapper")]
 
@@ -15,35 +15,35 @@ pub use capabilities::raise;
 pub use capabilities::{clear_effective, missing_capabilities, missing_of};
 pub use isolation::isolate_thread;
 
-/// What a thread does once the probe is attached.
+/// Job of a thread once the probe is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
+    /// Serves HTTP and starts encoder threads. Needs no capability and never calls `bpf(2)`.
     Serving,
-    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`. These maps and its
-    /// state may be kept for the next daemon.
+    /// Reads the probe's maps and sysfs. Uses no socket except systemd's; needs `CAP_BPF` to create maps for more series. Can
+    /// keep these maps and its state for the next daemon.
     Collecting { keeping: Option<Keeping> },
-    /// Reads sysfs and this process' mounts, and nothing else.
+    /// Reads only sysfs and this process's mounts.
     ReadingSysfs,
-    /// Writes to an open map, by which the kernel lets it wait for runs of the probe. Up to Linux 5.18 that may need `CAP_BPF`.
+    /// Updates an open map to make the kernel wait for runs of the probe. Up to Linux 5.18 that can need `CAP_BPF`.
     WaitingForRuns,
-    /// Writes the history to two files that are open. It uses no socket and needs no capability.
+    /// Writes the history to two open files. Uses no socket and needs no capability.
     WritingHistory { files: [RawFd; 2] },
-    /// Draws on a terminal. It needs no capability and opens no connection.
+    /// Draws on a terminal. Needs no capability and opens no connection.
     Tui,
 }
 
-/// How the collector keeps maps for the next daemon.
+/// Where the collector keeps maps for the next daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// It sends them on this socket, and writes its state to this file.
+    /// Sends them on this socket, and writes its state to this file.
     WithSystemd { socket: RawFd, state: RawFd },
-    /// It pins them.
+    /// Pins them in a BPF file system.
     InPins,
 }
 
-/// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
-/// `filter`, system calls.
+/// Drops what the calling thread and the threads that it starts no longer need: capabilities, new privileges on exec and, if
+/// `filter` is set, system calls.
 pub fn drop_privileges(role: Role, filter: bool) -> Result<()> {
     if !matches!(role, Role::Serving | Role::Tui) {
         block_signals().context("cannot block signals in a thread")?;
@@ -59,13 +59,14 @@ pub fn drop_privileges(role: Role, filter: bool) -> Result<()> {
     Ok(())
 }
 
-/// Signals that tokio has handlers for, or that stop and continue the process.
+/// Signals that have tokio handlers, and those that stop or continue the process.
 const SIGNALS: [libc::c_int; 7] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
 
-/// Their handlers write to a socket, which these threads may not: the kernel delivers them to another thread.
+/// Blocks signals in a thread that is not allowed to write to the socket used by their handlers. The kernel delivers them to
+/// another thread.
 fn block_signals() -> io::Result<()> {
-    // SAFETY: a signal set is plain numbers, for which zero is valid; the calls fill and read it.
+    // SAFETY: a signal set is plain numbers, for which zero is valid. The calls fill and read it.
     let result = unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut signals);

@@ -1,4 +1,4 @@
-//! The audit of each device, by the counts of its series.
+//! Audits each device, using the counts of its series.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::{
 use crate::device::diskstats::DiskStats;
 
 impl Devices {
-    /// Audits each device. `diskstats` were read before the counters. If they are the same after them, the device was quiet,
-    /// and the audit's baseline is exact. `losses` are those that the disk statistics account for.
+    /// Audits each device. `diskstats` were read before the counters. If they are unchanged after the counters were read, the
+    /// device was quiet, and the audit's baseline is exact. `losses` are those that the disk statistics account for.
     pub(in crate::collector) fn audit(
         &mut self,
         diskstats: &BTreeMap<u64, DiskStats>,
@@ -42,7 +42,7 @@ impl Devices {
         }
     }
 
-    /// What the probe has counted, in the groups of the disk statistics.
+    /// Returns the probe's counts, in the groups of the disk statistics.
     fn counted(&self, store: &SeriesStore, kernel: &Kernel) -> BTreeMap<u64, DiskStats> {
         let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
         for (key, totals) in store.iter() {

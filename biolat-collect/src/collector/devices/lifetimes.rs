@@ -1,4 +1,4 @@
-//! When series begin and end: devices that appear and disappear, and devices that never get a name.
+//! Begins and ends series: devices that appear and disappear, and devices that never get a name.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use super::{
     Devices, GONE_DEVICES, KnownDevice,
 };
 
-/// How long a device that the probe has seen may be missing in sysfs.
+/// How long a device may be missing from sysfs after the probe has seen it.
 const UNRESOLVED_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn log_device(device: &Device) {
@@ -34,30 +34,30 @@ fn log_device(device: &Device) {
 }
 
 impl Devices {
-    /// The devices that were found before the probe was attached.
-    pub(in crate::collector) fn find_first(
+    /// Adds the devices that were found before the probe was attached.
+    pub(in crate::collector) fn add_initial(
         &mut self,
         found: Vec<Device>,
         store: &mut SeriesStore,
         probe: &mut Probe,
     ) -> Result<()> {
-        let left_out = found.iter().filter(|device| self.selection.leaves_out(&device.name)).count();
-        if left_out > 0 {
+        let hidden = found.iter().filter(|device| self.selection.leaves_out(&device.name)).count();
+        if hidden > 0 {
             log::info!(
-                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
+                "{hidden} loop devices or floppy disks are not shown; select them with --loop or --device"
             );
         }
         self.end_kept(&found, store, probe)?;
         self.reconcile(found, store, probe)?;
         if self.shown().next().is_none() {
             log::warn!(
-                "no block device to show yet; devices that appear will be shown, loop devices with --loop"
+                "no block devices to show yet; new ones will be shown as they appear, loop devices only with --loop"
             );
         }
         Ok(())
     }
 
-    /// Ends the series of devices that the last daemon knew, and that are not found any more.
+    /// Ends the series of devices that the previous daemon knew and that no longer exist.
     fn end_kept(&mut self, found: &[Device], store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
         let is_found = |kept: &DeviceRecord| {
             found.iter().any(|device| device.id == kept.id && device.inode == kept.inode)
@@ -72,7 +72,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Adds the completions of series that have ended while no daemon ran.
+    /// Adds the completions of series that ended while no daemon was running.
     pub(in crate::collector) fn add_ended(&mut self, ended: &[EndedSeries]) {
         for series in ended {
             if !self.kept.iter().any(|kept| kept.id == series.key.device()) {
@@ -81,7 +81,7 @@ impl Devices {
         }
     }
 
-    /// Adds the devices that a scan has found, and ends the series of those that are gone.
+    /// Adds the devices found by a scan, and ends the series of those that are gone.
     pub(super) fn reconcile(
         &mut self,
         found: Vec<Device>,
@@ -108,8 +108,8 @@ impl Devices {
                         }
                     }
                 }
-                // It stays until its series have ended: otherwise they would be those of an unknown device. The next scan finds
-                // it gone again.
+                // The device stays known until its series have ended, because they would otherwise belong to an unknown device.
+                // The next scan will notice again that it is gone.
                 Err(error) => {
                     self.scanned = None;
                     outcome = Err(error);
@@ -146,7 +146,7 @@ impl Devices {
         outcome
     }
 
-    /// Ends the series of devices that no scan has found in time: their completions are counted as lost, `unknown_device`.
+    /// Ends the series of devices that no scan has found in time. Their completions are counted as lost (`unknown_device`).
     pub(in crate::collector) fn expire_unresolved(
         &mut self,
         store: &mut SeriesStore,
@@ -156,7 +156,7 @@ impl Devices {
             store.keys().filter(|key| self.is_unresolved(*key)).map(|key| key.device()).collect();
         for id in unresolved {
             let since = self.unresolved.entry(id).or_insert_with(Instant::now);
-            // A scan that takes long, as on a busy machine or with a drive that hangs, is waited for.
+            // Wait for a scan that takes a long time, as on a busy machine or with a hung drive.
             if self.known_scan_began.saturating_duration_since(*since) >= UNRESOLVED_TIMEOUT {
                 let count = |completions| self.unresolved_completions += completions;
                 store.end(&mut probe.maps, id, count)?;

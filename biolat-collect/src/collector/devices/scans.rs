@@ -1,4 +1,4 @@
-//! Scans of sysfs for devices, and reads of what changes of a device without a uevent. What blocks leaves everything as it was.
+//! Scans sysfs for devices, and reads attributes that change without a uevent. If a read blocks, everything stays unchanged.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::device::{diskstats::DiskStats, paths, scan_with_stacks, sysfs};
 
-/// Without uevents, devices are scanned after this.
+/// Interval of scans in the absence of uevents.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Devices {
@@ -23,14 +23,14 @@ impl Devices {
         self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL)
     }
 
-    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
+    /// Scans the devices now. If that blocks, the known devices stay unchanged, and a late result is used next time.
     pub(in crate::collector) fn scan(
         &mut self,
         sysfs: &mut SysfsThread,
         store: &mut SeriesStore,
         probe: &mut Probe,
     ) -> Result<()> {
-        self.take_scan(store, probe)?;
+        self.apply_scan(store, probe)?;
         let (host, ids) = (self.host.clone(), self.ids);
         let known: BTreeMap<_, _> =
             self.known.iter().map(|(&id, known)| (id, known.device.clone())).collect();
@@ -40,13 +40,13 @@ impl Devices {
             let found = scan_with_stacks(&host, ids, |id| known.get(&id));
             *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
         });
-        self.take_scan(store, probe)?;
+        self.apply_scan(store, probe)?;
         self.scanned = Some(Instant::now());
         Ok(())
     }
 
-    /// Takes over what a scan has found, if one has ended.
-    fn take_scan(&mut self, store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
+    /// Applies the result of a scan, if one has ended.
+    fn apply_scan(&mut self, store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
         let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((began, found)) = found else { return Ok(()) };
         // After an error, the next collection scans again.
@@ -56,8 +56,8 @@ impl Devices {
         Ok(())
     }
 
-    /// The disk statistics of the devices that are shown, to be read before the counters: see [`audit`](super::super::audit). A device
-    /// that has just gone has none; the next scan removes it.
+    /// Reads the disk statistics of the shown devices, which has to be done before reading the counters: see
+    /// [`audit`](super::super::audit). A device that has just disappeared has none; the next scan removes it.
     pub(in crate::collector) fn read_diskstats(
         &mut self,
         sysfs: &mut SysfsThread,

@@ -1,4 +1,4 @@
-//! The devices as a snapshot has them.
+//! Converts the devices to their form in a snapshot.
 
 use biolat_common::series::Key;
 use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
@@ -11,7 +11,7 @@ use super::{
 use crate::cpus::CpuNodes;
 
 impl Devices {
-    /// Those that are shown, by name.
+    /// Returns the shown devices, ordered by name.
     pub(in crate::collector) fn views(
         &self,
         store: &SeriesStore,
@@ -47,7 +47,7 @@ impl KnownDevice {
     }
 }
 
-/// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.
+/// Returns the series of a device. Missing reads and writes are shown as zeros, so `increase()` notices the first ones.
 fn series_views(id: u64, store: &SeriesStore, workloads: &WorkloadStore, probe: &Probe) -> Vec<SeriesView> {
     let (kernel, has_sizes) = (&probe.kernel, probe.options.sizes);
     let view = |(key, totals): (Key, &Totals)| SeriesView {

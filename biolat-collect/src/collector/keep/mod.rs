@@ -1,10 +1,11 @@
-//! What is kept for the next daemon, so that a restart is not a reset: the probe itself, by the file descriptors of its maps,
-//! programs and links, and a state, which says what this daemon has taken of the counters.
+//! Keeps everything that the next daemon needs to continue the counters: the probe, as file descriptors of its maps, programs and
+//! links, and a state that records how far this daemon has read the counters.
 //!
-//! The truth of a series is its totals and what the kernel has counted since they were read. So a state may be some collections
-//! old, as long as no counter wraps, and is exact all the same. It has to be newer in three cases only: before the tables of
-//! workloads are switched again, as the table that was read last is then used again; before a slot is pushed to the free
-//! queue, as its next series begins with the counts that it has; and after records of slow I/Os were read, which are then here alone.
+//! The true value of a series is its totals plus what the kernel has counted since they were read. So a state can be several
+//! collections old and still be exact, as long as no counter wraps. It has to be newer in only four cases: before the workload
+//! tables are switched again, because the table read last is reused; before a slot is pushed to the free queue, because its next
+//! series starts from its counts; after records of slow I/Os have been read, because they no longer exist anywhere else; and
+//! before a snapshot is published, so that no scrape is ahead of the next daemon.
 
 mod predecessor;
 mod store;
@@ -41,39 +42,39 @@ pub(super) use predecessor::{Predecessor, ensure_continuable};
 pub use store::Kept;
 pub(super) use store::ProbeStore;
 
-/// The number of the first array of slots that is added: the probe has fewer maps.
+/// Number of the first chunk that is added. The probe has fewer maps than this at the start.
 const FIRST_CHUNK: usize = 100;
 
-/// The number of the first map of the understudy's counters: there are fewer arrays of slots.
+/// Number of the first map with counters of the understudy. There are fewer chunks than this.
 const FIRST_OF_UNDERSTUDY: usize = 2000;
 
-/// Room for a state in a map at first.
+/// Initial room for a state in a map.
 const STATE_BYTES: u64 = 8 << 10;
 
-/// What this daemon keeps.
+/// The probe and the state that this daemon keeps.
 pub(super) struct Keep {
     store: Arc<ProbeStore>,
     copies: Copies,
-    /// How many files or maps the copies have been in.
+    /// Number of files or maps that have contained the copies.
     states: usize,
-    /// The probe's.
+    /// The probe's id.
     id: u32,
     identity: Vec<u8>,
-    /// How many workloads the probe tells apart.
+    /// Number of workloads that the probe counts separately.
     workloads: u32,
     boot: String,
-    /// How many of the arrays of slots that were added are stored.
+    /// Number of added chunks that are stored.
     chunks: usize,
-    /// How many of the maps of the understudy's counters are stored.
+    /// Number of maps with counters of the understudy that are stored.
     understudy_maps: usize,
-    /// How long the last state took to write.
-    took: Duration,
+    /// Time that writing the last state took.
+    write_time: Duration,
     error_log: LogLimit,
 }
 
 impl Keep {
-    /// Of a probe that this daemon has loaded, and will attach. Everything is stored but the links: with them the probe is complete.
-    /// `None` if systemd does not store it.
+    /// Keeps a probe that this daemon has loaded and will attach. Stores everything but the links, which mark the probe as
+    /// complete. `None` if systemd does not store it.
     pub(super) fn of_loaded(
         store: Arc<ProbeStore>,
         probe: &Probe,
@@ -95,7 +96,8 @@ impl Keep {
         keep.unless_failed(stored)
     }
 
-    /// A systemd that does not answer is no reason not to measure; a folder that was asked for is.
+    /// Decides whether a failure is fatal. Measuring goes on if systemd does not store the probe, but not if it cannot be pinned
+    /// as requested.
     fn unless_failed(self, stored: Result<()>) -> Result<Option<Self>> {
         let Err(error) = stored else { return Ok(Some(self)) };
         self.store.forget(self.id);
@@ -108,7 +110,7 @@ impl Keep {
         }
     }
 
-    /// Of a probe that was taken over.
+    /// Keeps a probe that was taken over.
     pub(super) fn of_predecessor(store: Arc<ProbeStore>, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
@@ -125,7 +127,7 @@ impl Keep {
         workloads: u32,
         boot: String,
     ) -> Self {
-        let (took, error_log) = (Duration::ZERO, LogLimit::default());
+        let (write_time, error_log) = (Duration::ZERO, LogLimit::default());
         let (states, chunks, understudy_maps) = (1, 0, 0);
         Self {
             store,
@@ -137,12 +139,12 @@ impl Keep {
             boot,
             chunks,
             understudy_maps,
-            took,
+            write_time,
             error_log,
         }
     }
 
-    /// What the collector's thread needs for it.
+    /// Returns the privileges that keeping requires in the collector's thread.
     pub(super) fn rights(&self) -> Keeping {
         match &*self.store {
             ProbeStore::Systemd(store) => {
@@ -152,28 +154,28 @@ impl Keep {
         }
     }
 
-    /// How long the last state took to write.
-    pub(super) fn took(&self) -> Duration {
-        self.took
+    /// Returns the time that writing the last state took.
+    pub(super) fn write_time(&self) -> Duration {
+        self.write_time
     }
 
-    /// Removes the links, so that the probe is detached.
+    /// Removes the links, which detaches the probe.
     pub(super) fn remove_links(&self) -> Result<()> {
         self.store.remove(self.id, FdKind::Links)
     }
 
-    /// Keeps the link of the understudy, which was just attached: it is the last one.
+    /// Keeps the link of the understudy, which has just been attached and is the last one.
     pub(super) fn store_understudy(&self, probe: &Probe) -> Result<()> {
         let links = probe.link_fds();
         let Some((link, before)) = links.split_last() else { return Ok(()) };
         self.store.add(self.id, FdKind::Links, before.len(), &[*link])
     }
 
-    /// Keeps arrays of slots, and other maps of counters, that were added since the last call.
+    /// Keeps chunks and other maps of counters that were added since the last call.
     pub(super) fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
         let new = probe.maps.chunks_from(self.chunks);
         if !new.is_empty() {
-            // Beyond the numbers of the maps that it had at the start.
+            // Numbered after the maps that the probe had at the start.
             self.store.add(self.id, FdKind::Maps, FIRST_CHUNK + self.chunks, &new)?;
             self.chunks += new.len();
         }
@@ -198,7 +200,7 @@ impl Keep {
         self.store_chunks(parts.probe)?;
         let state = parts.state(self);
         let written = self.copies.write(|buffer| {
-            // A vector has room for any message.
+            // Encoding into a vector cannot fail.
             let _ = state.encode(buffer);
             parts.append_records(buffer);
         });
@@ -206,12 +208,12 @@ impl Keep {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
             written => written.context("cannot write the state"),
         };
-        self.took = began.elapsed();
+        self.write_time = began.elapsed();
         written
     }
 
-    /// Writes the state, which has just been encoded, to a larger map. That one is kept as well; the smaller one stays, without a
-    /// state, until the probe is removed.
+    /// Writes the state that was just encoded to a larger map, and keeps that map too. The smaller one stays, without a state,
+    /// until the probe is removed.
     fn write_to_larger_map(&mut self) -> Result<()> {
         let larger = self.copies.in_larger_map()?;
         self.store.add(self.id, FdKind::State, self.states, &[larger.as_fd()])?;
@@ -221,7 +223,7 @@ impl Keep {
     }
 }
 
-/// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
+/// Writes the state, if it is kept. After an error there is none until the next one is written, because an old state would be
 /// wrong.
 pub(super) fn commit(kept: &mut Option<Keep>, parts: KeptParts<'_>) {
     let Some(keep) = kept else { return };
@@ -230,7 +232,7 @@ pub(super) fn commit(kept: &mut Option<Keep>, parts: KeptParts<'_>) {
         log::error!("{error:#}: if biolat restarts now, its counters start at zero");
     }
     if let Err(error) = keep.copies.invalidate() {
-        log::error!("cannot invalidate the state, not keeping it any more: {error}");
+        log::error!("cannot invalidate the state, no longer keeping it: {error}");
         keep.store.forget(keep.id);
         *kept = None;
     }
@@ -250,7 +252,7 @@ pub(super) struct KeptParts<'a> {
 }
 
 impl KeptParts<'_> {
-    /// The state without the records that are [appended](super::state::encoded).
+    /// Returns the state without the records that are [appended](super::state::encoded).
     fn state(&self, keep: &Keep) -> State {
         State {
             format: FORMAT,

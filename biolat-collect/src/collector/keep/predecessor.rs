@@ -1,4 +1,4 @@
-//! What the last daemon has kept.
+//! Reads the probe and the state that the previous daemon has kept.
 
 use anyhow::{Error, Result, ensure};
 use biolat_probe::ProbeFds;
@@ -12,10 +12,10 @@ use super::{
     store::{Kept, Parts, ProbeStore},
 };
 
-/// The last daemon: its state, and the file descriptors of its probe.
+/// The previous daemon: its state, and the file descriptors of its probe.
 pub(in crate::collector) struct Predecessor {
     pub(super) copies: Copies,
-    /// How many files or maps the state has been in.
+    /// Number of files or maps that have contained the state.
     pub(super) states: usize,
     pub(in crate::collector) id: u32,
     pub(in crate::collector) state: State,
@@ -23,7 +23,8 @@ pub(in crate::collector) struct Predecessor {
 }
 
 impl Kept {
-    /// Whether a daemon with these options can continue with one of the probes, or why not with any of them. `None` if there are none.
+    /// Whether a daemon with these options can continue one of the probes, or why it cannot continue any. `None` if there are
+    /// none.
     pub fn can_be_continued(self, sizes: bool, workloads: u32) -> Option<Result<()>> {
         let check = |(id, parts)| {
             let state = Predecessor::open(id, parts).map_err(Error::msg)?.state;
@@ -33,35 +34,35 @@ impl Kept {
     }
 }
 
-/// Whether the totals of a probe with these options can be continued by one with others: sizes, and workloads, add up to the
-/// totals of a series, so both probes must count them, or neither.
-pub(in crate::collector) fn ensure_continuable(of_old: (bool, u32), of_new: (bool, u32)) -> Result<()> {
-    ensure!(of_old.0 == of_new.0, "--sizes has changed");
-    ensure!((of_old.1 == 0) == (of_new.1 == 0), "--workloads was switched on or off");
+/// Fails unless the totals of a probe with the old options can be continued by one with the new options. Sizes and workloads add
+/// up to the totals of a series, so either both probes count them or neither does.
+pub(in crate::collector) fn ensure_continuable(old: (bool, u32), new: (bool, u32)) -> Result<()> {
+    ensure!(old.0 == new.0, "--sizes has changed");
+    ensure!((old.1 == 0) == (new.1 == 0), "--workloads was switched on or off");
     Ok(())
 }
 
 impl Predecessor {
-    /// The latest one that was kept completely, the store, and all other probes, which are of no use.
+    /// Returns the latest probe that was kept completely, the store, and all other probes, which are obsolete.
     pub(in crate::collector) fn find(kept: Kept) -> (Option<Self>, ProbeStore, Vec<u32>) {
         let Kept { store, mut probes } = kept;
-        let (mut found, mut useless) = (None, Vec::new());
-        // The latest first: an older one is left if the daemon ended when it was about to replace it, or had just done so.
+        let (mut found, mut obsolete) = (None, Vec::new());
+        // The latest first: an older one is left if the daemon ended shortly before or after replacing it.
         while let Some(latest) = (0..probes.len()).max_by_key(|&place| probes[place].0) {
             let (id, parts) = probes.swap_remove(latest);
             match Self::open(id, parts) {
                 Ok(predecessor) if found.is_none() => found = Some(predecessor),
-                Ok(_) => useless.push(id),
+                Ok(_) => obsolete.push(id),
                 Err(reason) => {
-                    log::warn!("ignoring a probe that was kept ({id}): {reason}");
-                    useless.push(id);
+                    log::warn!("ignoring kept probe {id}: {reason}");
+                    obsolete.push(id);
                 }
             }
         }
-        if found.is_none() && !useless.is_empty() {
-            log::warn!("cannot continue where biolat ended, counters start at zero");
+        if found.is_none() && !obsolete.is_empty() {
+            log::warn!("cannot resume from the previous daemon, counters start at zero");
         }
-        (found, store, useless)
+        (found, store, obsolete)
     }
 
     fn open(id: u32, parts: Parts) -> Result<Self, &'static str> {
@@ -76,7 +77,7 @@ impl Predecessor {
         if state.format != FORMAT {
             return Err("its state has the format of another version");
         }
-        // They are kept last.
+        // The links are kept last.
         if fds.links.len() < state.links as usize {
             return Err("its probe was not kept completely");
         }

@@ -1,4 +1,4 @@
-//! Where file descriptors of a probe are kept: by systemd, or pinned in a folder.
+//! Stores file descriptors of a probe, either with systemd or pinned in a directory.
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
@@ -15,16 +15,17 @@ use biolat_system::{
 
 use crate::pins::Pins;
 
-/// Where the daemon keeps what the next one needs, and what the last one has kept.
+/// Store for the next daemon, and everything that the previous daemon has kept.
 #[derive(Debug)]
 pub struct Kept {
     pub(super) store: ProbeStore,
-    /// What was kept of each probe, with its id.
+    /// Everything that was kept of each probe, with the probe's id.
     pub(super) probes: Vec<(u32, Parts)>,
 }
 
 impl Kept {
-    /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
+    /// Opens the directory, if there is one, or systemd's store, if this service has one. Without either, closes all passed
+    /// descriptors.
     pub fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
         let systemd = FdStore::of_environment().map(ProbeStore::Systemd);
         let mut probes: Vec<(u32, Parts)> = Vec::new();
@@ -41,19 +42,19 @@ impl Kept {
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
         let pinned = Self::in_folder(Pins::open_or_create(folder)?)?;
-        // A daemon without the folder has kept these: nobody would read them any more.
+        // These were kept by a daemon without the directory, and nobody would read them any longer.
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
         Ok(Some(pinned))
     }
 
-    /// What is pinned in a folder.
+    /// Opens everything that is pinned in a directory.
     pub fn in_folder(pins: Pins) -> Result<Self> {
         let mut probes = Vec::new();
         for name in pins.probes()? {
             let Some(id) = id_of(&name) else { continue };
-            // The probe may be intact: it must be neither removed nor ignored, as it would go on counting.
+            // The probe may be intact and would keep counting, so it must be neither removed nor ignored.
             let parts = pinned(&pins, &name).map_err(|error| {
                 let folder = pins.folder().to_string_lossy();
                 let unpin = format!("biolat-daemon unpin {}", shell::quoted(&folder));
@@ -65,7 +66,7 @@ impl Kept {
     }
 }
 
-/// What is pinned of a probe.
+/// Opens everything that is pinned of a probe.
 fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
     let mut parts = Parts::default();
     for (file, fd) in pins.open_all(name)? {
@@ -76,7 +77,7 @@ fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
     Ok(parts)
 }
 
-/// What was kept of one probe.
+/// Everything that was kept of one probe.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) states: Vec<OwnedFd>,
@@ -94,7 +95,7 @@ impl Parts {
     }
 }
 
-/// Who keeps it.
+/// Place where probes are kept.
 #[derive(Debug)]
 pub(in crate::collector) enum ProbeStore {
     Systemd(FdStore),
@@ -102,7 +103,7 @@ pub(in crate::collector) enum ProbeStore {
 }
 
 impl ProbeStore {
-    /// Keeps file descriptors of a probe, of which there are `first` of this kind already.
+    /// Keeps more file descriptors of a probe, which already has `first` of this kind.
     pub(super) fn add(&self, probe: u32, kind: FdKind, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
         match self {
             Self::Systemd(store) => {
@@ -112,7 +113,7 @@ impl ProbeStore {
         }
     }
 
-    /// Removes a probe that nobody continues with.
+    /// Removes a probe that nobody will continue.
     pub(in crate::collector) fn forget(&self, probe: u32) {
         let removed = match self {
             Self::Systemd(_) => FdKind::ALL.into_iter().try_for_each(|kind| self.remove(probe, kind)),
@@ -123,7 +124,7 @@ impl ProbeStore {
         }
     }
 
-    /// Removes what is kept of a probe, of this kind.
+    /// Removes all descriptors of this kind that are kept of a probe.
     pub(super) fn remove(&self, probe: u32, kind: FdKind) -> Result<()> {
         match self {
             Self::Systemd(store) => store
@@ -142,7 +143,7 @@ fn id_of(folder: &str) -> Option<u32> {
     folder.strip_prefix(KEPT_PREFIX)?.parse().ok()
 }
 
-/// The part of a name that says what a file descriptor is.
+/// The part of a name that identifies the kind of file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FdKind {
     State,
@@ -167,12 +168,12 @@ impl FdKind {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// The name of file descriptors of the probe with this id.
+    /// Returns the name for file descriptors of the probe with this id.
     fn of_probe(self, id: u32) -> String {
         format!("{}-{}", folder_of(id), self.name())
     }
 
-    /// The probe's id and the kind, of a name.
+    /// Parses the probe's id and the kind from a name.
     fn parse(name: &str) -> Option<(u32, Self)> {
         let (folder, kind) = name.rsplit_once('-')?;
         Some((id_of(folder)?, Self::of_name(kind)?))

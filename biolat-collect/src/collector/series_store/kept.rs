@@ -1,5 +1,5 @@
-//! The store as it is kept for the next daemon, and how that one continues: it knows what was true when the state was written,
-//! and the kernel knows what has happened since.
+//! Keeps the store for the next daemon, and continues a kept one. The state records how things stood when it was written; the
+//! kernel's maps show what has happened since.
 
 use anyhow::{Context as _, Result, ensure};
 use biolat_common::series::Key;
@@ -16,7 +16,7 @@ use super::{
     Baseline, SeriesStore, TrackedSeries,
 };
 
-/// A series of the state that has ended since.
+/// A series in the state that has ended since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collector) struct EndedSeries {
     pub(in crate::collector) key: Key,
@@ -35,29 +35,33 @@ impl SeriesStore {
         }
     }
 
-    /// Slots that cannot be in the free queue, for the next daemon. Whether a released one is, that one has to find out.
+    /// Returns the slots that cannot be in the free queue. The next daemon has to find out for itself whether a released slot is
+    /// in the queue.
     pub(in crate::collector) fn quarantined_slots(&self) -> Vec<u32> {
         self.quarantined.iter().map(|quarantined| quarantined.slot).collect()
     }
 
-    /// Continues with maps that have so many slots. Returns the series that have ended since the state was written.
+    /// Continues with maps that have this many slots. Returns the series that have ended since the state was written.
     pub(in crate::collector) fn continue_from(
         maps: &mut impl SeriesMaps,
         all_slots: u32,
         state: &State,
     ) -> Result<(Self, Vec<EndedSeries>)> {
-        const CONTEXT: &str = "the state has a series that cannot be";
+        const CONTEXT: &str = "the state contains an invalid series";
         let State { series, baselines, quarantined, .. } = state;
         let of_series = series.iter().map(|record| record.slot);
         let of_free = baselines.iter().map(|baseline| baseline.slot);
         let mut known = of_series.chain(of_free).chain(quarantined.iter().copied());
-        ensure!(known.all(|slot| slot < all_slots), "a map with slots of its state is missing");
+        ensure!(known.all(|slot| slot < all_slots), "a map is missing that contains slots of the state");
         let (mut store, mut ended) = (Self::default(), Vec::new());
         for BaselineRecord { slot, reading } in baselines {
             store.baselines.insert(*slot, Baseline::new(from_record(reading).context(CONTEXT)?));
         }
         let index = maps.index()?;
-        ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
+        ensure!(
+            index.iter().all(|&(_, slot)| slot < all_slots),
+            "a map is missing that contains slots of the series"
+        );
         let mut taken = Slots::none_of(all_slots);
         for &(_, slot) in &index {
             taken.insert(slot);
@@ -68,53 +72,54 @@ impl SeriesStore {
             if index.contains(&(key, slot)) {
                 store.series.insert(key, TrackedSeries { slot, in_table: false, totals });
             } else {
-                // Only the daemon ends a series, and before it releases the slot it writes the state.
+                // Only the daemon ends a series, and it writes the state before it releases the slot.
                 ended.push(EndedSeries { key, completions: totals.count() });
                 if taken.insert(slot) {
                     store.quarantine(maps, slot);
                 }
             }
         }
-        // Those that have begun since.
+        // Series that have begun since.
         for &(key, slot) in &index {
             store.track(key, slot);
         }
         for &slot in quarantined.iter().filter(|&&slot| taken.insert(slot)) {
             store.quarantine(maps, slot);
         }
-        for slot in store.slots_without_use(maps, all_slots)? {
+        for slot in store.orphaned_slots(maps, all_slots)? {
             store.quarantine(maps, slot);
         }
         Ok((store, ended))
     }
 
-    /// Slots that are neither free, nor in use, nor in quarantine: the daemon ended when it was about to push or to insert them.
-    fn slots_without_use(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
+    /// Returns the slots that are neither free, in use nor in quarantine: the daemon ended just before it pushed or inserted
+    /// them.
+    fn orphaned_slots(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
         let mut used = Slots::none_of(all_slots);
         for quarantined in &self.quarantined {
             used.insert(quarantined.slot);
         }
-        let add_those_of_series = |used: &mut Slots, maps: &mut _| -> Result<()> {
+        let add_used = |used: &mut Slots, maps: &mut _| -> Result<()> {
             for (_, slot) in SeriesMaps::index(maps)? {
                 used.insert(slot);
             }
             Ok(())
         };
         add_free(&mut used, maps)?;
-        add_those_of_series(&mut used, maps)?;
+        add_used(&mut used, maps)?;
         if used.others().next().is_some() {
-            // A run of the probe may have taken one out: at its end it has used it or put it back at the end of the queue. There it is
-            // found, unless more series begin until then than there are free slots before it: then the index has it in the end, and
-            // `end_quarantine` does not release it.
+            // A run of the probe may have popped such a slot. When the run has ended, the slot is in use or back at the end of
+            // the queue. It is found there unless more series begin meanwhile than there are free slots before it. In that case
+            // the index contains it in the end, and `end_quarantine` does not release it.
             maps.wait_for_runs();
             add_free(&mut used, maps)?;
-            add_those_of_series(&mut used, maps)?;
+            add_used(&mut used, maps)?;
         }
         Ok(used.others().collect())
     }
 }
 
-/// Adds the slots that are in the free queue. One at a time is taken out and put back, so that the probe always finds one.
+/// Adds the slots in the free queue. They are popped and pushed back one at a time, so the probe always finds one.
 fn add_free(used: &mut Slots, maps: &mut impl SeriesMaps) -> Result<()> {
     let mut found = Slots::none_of(used.0.len() as u32);
     for _ in 0..used.0.len() {
@@ -128,7 +133,7 @@ fn add_free(used: &mut Slots, maps: &mut impl SeriesMaps) -> Result<()> {
     Ok(())
 }
 
-/// Some of all slots.
+/// A set of slots.
 struct Slots(Vec<bool>);
 
 impl Slots {
@@ -136,12 +141,12 @@ impl Slots {
         Self(vec![false; all as usize])
     }
 
-    /// `false`: it was there already, or does not exist.
+    /// Returns `false` if the slot was in the set already, or does not exist.
     fn insert(&mut self, slot: u32) -> bool {
         self.0.get_mut(slot as usize).is_some_and(|is_in| !std::mem::replace(is_in, true))
     }
 
-    /// Those that are not among them.
+    /// Returns the slots that are not in the set.
     fn others(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.0).filter(|(_, is_in)| !**is_in).map(|(slot, _)| slot)
     }

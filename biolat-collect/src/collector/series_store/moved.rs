@@ -1,4 +1,4 @@
-//! The store when the probe is replaced.
+//! Moves the store to another probe.
 
 use anyhow::{Result, ensure};
 use biolat_probe::SeriesMaps;
@@ -6,12 +6,13 @@ use biolat_probe::SeriesMaps;
 use super::{SeriesStore, TrackedSeries};
 
 impl SeriesStore {
-    /// Continues its series in the maps of another probe, in which every slot was zero at first. That probe may have created some.
+    /// Continues the series in the maps of another probe, in which every slot started at zero. That probe may already have
+    /// created some of them.
     pub(in crate::collector) fn move_to(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         let mut moved = Self::default();
         for &key in self.series.keys() {
             while !moved.create(maps, key)? {
-                ensure!(moved.grow(maps)?, "there are too many series");
+                ensure!(moved.grow(maps)?, "too many series");
                 moved.release_committed(maps)?;
             }
         }

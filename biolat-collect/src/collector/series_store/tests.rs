@@ -1,5 +1,5 @@
-//! The store, driven at random, with a kernel whose system calls fail at random: no slot is lost, and no completion is counted
-//! for another series, twice or not at all. The same if the daemon is killed at such a call, and the next one continues.
+//! Drives the store at random with a fake kernel whose system calls fail at random. No slot is lost, and every completion is
+//! counted exactly once and for the right series, even if the daemon is killed at such a call and the next one continues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,8 +18,8 @@ use super::{
     SeriesStore,
 };
 
-/// Their series share cells of the table: those of 1 and 257 with the same op; the last op of 1 with the first one of 2, and
-/// the other way round.
+/// Devices whose series share cells of the table: 1 and 257 with the same op; the last op of 1 with the first of 2, and vice
+/// versa.
 const DEVICES: [u64; 3] = [1, 257, 2];
 const OPS: [u32; 3] = [0, 1, 24];
 const MAX_SLOTS: usize = 16;
@@ -31,16 +31,16 @@ struct FakeKernel {
     index: BTreeMap<Key, u32>,
     table: BTreeMap<u32, Cell>,
     counters: Vec<Counters>,
-    /// Runs of the probe, and how many have begun.
+    /// Runs of the probe in progress, and the number of runs begun so far.
     runs: Vec<Run>,
     began: u64,
-    /// Slots that runs have taken out of the queue and will put into the index.
+    /// Slots that runs have popped from the queue and will insert into the index.
     creating: BTreeSet<u32>,
-    /// Series that the probe has created, of which the store may not know yet.
+    /// Series created by the probe, which the store may not know yet.
     made_by_probe: BTreeSet<Key>,
-    /// Completions of each series since it is in the index.
+    /// Completions of each series since it was inserted into the index.
     expected: BTreeMap<Key, u64>,
-    /// Whether each of the next system calls fails; after the last one, none does.
+    /// Whether each of the next system calls fails. Once it is empty, none fails.
     fails: VecDeque<bool>,
 }
 
@@ -48,7 +48,7 @@ struct FakeKernel {
 struct Run {
     key: Key,
     slot: u32,
-    /// Steps of time until then.
+    /// Steps left until the end.
     left: u32,
     number: u64,
 }
@@ -61,7 +61,7 @@ impl FakeKernel {
         Ok(())
     }
 
-    /// What the probe does at a completion, up to the slot. It creates the series if there is room.
+    /// Does what the probe does at a completion until it has a slot. Creates the series if there is room.
     fn begin_run(&mut self, key: Key, steps: u32) {
         let cell = self.table.get(&table_cell(key)).copied().unwrap_or(Cell::EMPTY);
         if cell.is_of(key) {
@@ -98,7 +98,7 @@ impl FakeKernel {
                     }
                 }
             }
-            // One whose series has ended in between counts for none.
+            // If the series has ended meanwhile, the completion counts for no series.
             self.counters[slot as usize].series.cells[7] =
                 self.counters[slot as usize].series.cells[7].map(|count| count + 1);
             if self.index.get(&key) == Some(&slot) {
@@ -176,7 +176,7 @@ impl SeriesMaps for FakeKernel {
         Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new(), has_sizes: false })
     }
 
-    /// A grace period has the number of the last run that it waits for.
+    /// Identifies a grace period by the last run that it waits for.
     fn request_grace_period(&mut self) -> u64 {
         self.began
     }
@@ -194,7 +194,7 @@ impl SeriesMaps for FakeKernel {
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// An I/O completes; the run of the probe ends so many steps of time after it. One that is preempted may take seconds.
+    /// An I/O completes, and the run of the probe ends this many steps later. A preempted run can take seconds.
     Complete(Key, u32),
     Step,
     Collect,
@@ -223,12 +223,12 @@ struct Model {
     kernel: FakeKernel,
     store: SeriesStore,
     state: State,
-    /// Completions of series that have ended, as the store has said.
+    /// Completions of ended series, as reported by the store.
     ended: u64,
 }
 
 impl Model {
-    /// An error is what the collector logs; the next collection goes on.
+    /// Performs an action. The collector would log an error, and the next collection would continue.
     fn act(&mut self, action: &Action) -> Result<()> {
         let Self { kernel, store, state, ended } = self;
         let mut commit = |store: &mut SeriesStore| {
@@ -267,7 +267,7 @@ impl Model {
         Ok(())
     }
 
-    /// The daemon is killed, and so are the next ones until the kernel does not fail any more.
+    /// Kills the daemon, and the next ones until the kernel no longer fails.
     fn restart(&mut self) {
         let Self { kernel, store, state, .. } = self;
         let all = kernel.counters.len() as u32;
@@ -298,7 +298,7 @@ impl Model {
         assert_eq!(slots.len(), kernel.counters.len(), "a slot is lost");
     }
 
-    /// Without further failures, everything is in order after a while.
+    /// Checks that everything is in order after a while without further failures.
     fn settle(&mut self) {
         self.kernel.fails.clear();
         for action in [Action::Step; 64].iter().chain(&[Action::Collect, Action::Collect]) {
@@ -333,7 +333,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_daemon_that_is_killed_loses_nothing(
+    fn killed_daemon_loses_nothing(
         actions in vec(action(), 1..150),
         kills in vec(proptest::bool::weighted(0.05), 0..600),
     ) {
@@ -349,9 +349,9 @@ proptest! {
         model.settle();
     }
 
-    /// Completions of the last probe are counted until it is at rest, those of the next one from its first on, which comes before.
+    /// The old probe's completions are counted until it is at rest, the new probe's from its first one, which comes before that.
     #[test]
-    fn a_probe_that_is_replaced_loses_nothing(
+    fn replaced_probe_loses_nothing(
         before in vec(action(), 1..100),
         meanwhile in vec(key(), 0..10),
         after in vec(action(), 1..100),
@@ -390,7 +390,7 @@ proptest! {
             model.check();
         }
         model.settle();
-        // A series whose counts were read has reported all of them by its end.
+        // A series whose counts were read has reported all of them when it ends.
         let counted: u64 = model.store.iter().map(|(_, totals)| totals.count()).sum();
         let before = model.ended;
         for device in DEVICES {
@@ -402,9 +402,10 @@ proptest! {
     }
 }
 
-/// A device goes while a run of the probe for it is preempted for more than a second, and other series take every free slot.
+/// A device disappears while a run of the probe for it is preempted for more than a second, and other series take every free
+/// slot.
 #[test]
-fn no_count_of_a_preempted_run_is_in_another_series() {
+fn preempted_run_never_counts_for_another_series() {
     const STEPS: u32 = 25;
     let mut model = Model::new(Vec::new());
     let gone = Key::new(DEVICES[0], 0);
@@ -424,9 +425,9 @@ fn no_count_of_a_preempted_run_is_in_another_series() {
     model.settle();
 }
 
-/// The daemon is killed while a run of the probe has taken a slot that is in no use yet.
+/// The daemon is killed while a run of the probe has taken a slot that is not in use yet.
 #[test]
-fn the_next_daemon_does_not_release_the_slot_of_a_preempted_run() {
+fn next_daemon_keeps_slot_of_preempted_run() {
     let mut model = Model::new(Vec::new());
     for action in [Action::Grow, Action::Collect, Action::Complete(Key::new(DEVICES[0], 0), 25)] {
         model.act(&action).unwrap();
@@ -437,9 +438,9 @@ fn the_next_daemon_does_not_release_the_slot_of_a_preempted_run() {
     model.settle();
 }
 
-/// A daemon that lacks one of the maps would read the slots of another one.
+/// A daemon that lacks one of the maps would read the wrong slots.
 #[test]
-fn a_series_in_an_unknown_slot_is_an_error() {
+fn rejects_series_in_unknown_slot() {
     let mut model = Model::new(Vec::new());
     for action in [Action::Grow, Action::Create(Key::new(1, 0)), Action::Collect] {
         model.act(&action).unwrap();

@@ -1,4 +1,4 @@
-//! The log as it is kept for the next daemon.
+//! Keeps the log for the next daemon.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl SlowIoLog {
         self.encoded.append(field::SLOW_IOS, ios, state);
     }
 
-    /// `None` if the records are not those of a log.
+    /// Restores the log; `None` if the records are invalid.
     pub(in crate::collector) fn from_records(record: &SlowLogRecord, ios: SlowIosRecord) -> Option<Self> {
         let mut log = Self { number: record.number, dropped: record.dropped, ..Self::default() };
         log.ios = ios.ios.into_iter().map(from_record).collect::<Option<_>>()?;
@@ -35,7 +35,7 @@ impl SlowIoLog {
     }
 }
 
-/// The pattern names every field and has no `..`: a new field does not compile until it is kept.
+/// The pattern names every field without `..`, so a new field does not compile until it is kept.
 fn to_record(io: &SlowIo) -> SlowIoRecord {
     let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, workload } = io;
     let latency = |latency: &Option<Duration>| latency.map_or(0, |latency| latency.as_nanos() as u64 + 1);

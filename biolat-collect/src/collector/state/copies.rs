@@ -1,9 +1,9 @@
-//! Two copies of the state, which are written by turns: a process that ends in the middle of a write leaves the older copy, and
-//! its checksum tells that the newer one is torn.
+//! Two copies of the state, written in turn. If a process ends in the middle of a write, the older copy remains, and the checksum
+//! of the newer one shows that it is torn.
 //!
-//! They are in a file in memory that is sparse: each copy begins at a place of its own, far from the other, and takes as many
-//! pages as it is long. Or they are in a map, which can be pinned, and share its fixed size; a state that does not fit gets a larger
-//! map.
+//! They are stored in a sparse file in memory: each copy has its own offset, far from the other, and takes only the pages that it
+//! needs. Alternatively, they are stored in a map, which can be pinned, and share its fixed size; a state that does not fit gets
+//! a larger map.
 
 use std::{
     fs::File,
@@ -21,24 +21,25 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 const MAGIC: [u8; 8] = *b"biolat\0\x01";
 
-/// Magic, checksum, 4 bytes of zeros, sequence number, length. The checksum is of all that follows it.
+/// Magic, checksum, 4 zero bytes, sequence number, length. The checksum covers everything after it.
 const HEADER: usize = 32;
 const CHECKED: usize = 12;
 
-/// Where the copies begin in a file.
+/// Offsets of the copies in a file.
 const PLACES: [u64; 2] = [0, 1 << 30];
 
-/// More than any state in a file, which can be sparse: a length beyond was not written by biolat.
+/// Larger than any state in a file. The file's own length is no limit, because it can be sparse; a greater length was not written
+/// by biolat.
 const MAX_LENGTH: u64 = 256 << 20;
 
-/// Where they are.
+/// Memory that contains the copies.
 enum Memory {
     File(File),
     Map(StateMap),
 }
 
 impl Memory {
-    /// Where the copies begin.
+    /// Returns the offsets of the copies.
     fn places(&self) -> [u64; 2] {
         match self {
             Self::File(_) => PLACES,
@@ -50,7 +51,7 @@ impl Memory {
         self.places()[(sequence % 2) as usize]
     }
 
-    /// How many bytes a copy at this place can have.
+    /// Returns how many bytes a copy at this offset can have.
     fn room(&self, place: u64) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len().saturating_sub(place).min(MAX_LENGTH)),
@@ -76,10 +77,9 @@ impl Memory {
     }
 }
 
-/// The copies.
 pub(in crate::collector) struct Copies {
     memory: Memory,
-    /// Of the next copy.
+    /// Sequence number of the next copy.
     sequence: u64,
     buffer: Vec<u8>,
 }
@@ -90,14 +90,14 @@ impl Copies {
         Ok(Self { memory: Memory::File(file), sequence: 1, buffer: Vec::new() })
     }
 
-    /// In a map, with room for a state of so many bytes.
+    /// Creates the copies in a map, with room for a state of this many bytes.
     pub(in crate::collector) fn create_map(bytes: u64) -> Result<Self> {
         let map = StateMap::create(2 * bytes.next_multiple_of(StateMap::PAGE_BYTES))?;
         Ok(Self { memory: Memory::Map(map), sequence: 1, buffer: Vec::new() })
     }
 
-    /// Files or maps that another process has written, one after the other; the one with the latest state, and that state; none if
-    /// all copies are torn.
+    /// Opens files or maps that another process has written one after the other. Returns the one with the latest state, and that
+    /// state; `None` if all copies are torn.
     pub(in crate::collector) fn open(fds: Vec<OwnedFd>) -> io::Result<(Self, Option<Vec<u8>>)> {
         let mut latest: Option<(Self, Option<Vec<u8>>)> = None;
         for fd in fds {
@@ -115,7 +115,7 @@ impl Copies {
         latest.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// A map with twice the room for the state that was encoded last, which did not fit, and this state in it.
+    /// Creates a map with twice the room for the state that was encoded last and did not fit, and writes the state to it.
     pub(in crate::collector) fn in_larger_map(&mut self) -> Result<Self> {
         let mut larger = Self::create_map(2 * self.buffer.len() as u64)?;
         larger.memory.write(&self.buffer, self.sequence).context("cannot write the state")?;
@@ -123,7 +123,7 @@ impl Copies {
         Ok(larger)
     }
 
-    /// Writes a state over the older copy.
+    /// Overwrites the older copy with a state.
     pub(in crate::collector) fn write(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         self.buffer.clear();
         self.buffer.resize(HEADER, 0);
@@ -140,7 +140,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Makes both copies invalid. Their first pages exist if they have been written, so that no memory is needed.
+    /// Invalidates both copies. Their first pages exist if they have been written, so no memory is needed.
     pub(in crate::collector) fn invalidate(&mut self) -> io::Result<()> {
         for sequence in 0..2 {
             self.memory.write(&[0; HEADER], sequence)?;
@@ -148,7 +148,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Bytes of memory that the file takes.
+    /// Returns the memory that the file takes, in bytes.
     #[cfg(test)]
     pub(in crate::collector) fn bytes(&self) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt as _;
@@ -172,13 +172,13 @@ fn checksum(copy: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// The copy at a place, if it is valid, and its sequence number.
+/// Returns the sequence number and the state of the copy at this offset, if it is valid.
 fn read(memory: &Memory, place: u64) -> Option<(u64, Vec<u8>)> {
     let mut copy = vec![0; HEADER];
     memory.read(&mut copy, place).ok()?;
     let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let (sequence, length) = (word(16)?, word(24)?.saturating_add(HEADER as u64));
-    // What another program has written may have any length.
+    // If another program has written this, the length can be anything.
     if copy[..8] != MAGIC || length > memory.room(place).ok()? || memory.place(sequence) != place {
         return None;
     }
@@ -202,7 +202,7 @@ mod tests {
         copies
     }
 
-    /// As the next process finds it.
+    /// Returns the state that the next process finds.
     fn found(copies: &Copies) -> Option<Vec<u8>> {
         opened(copies).1
     }
@@ -221,23 +221,23 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_state_is_found_and_the_older_copy_is_written_next() {
+    fn finds_latest_state_and_overwrites_older_copy() {
         assert_eq!(found(&written(&[])), None);
-        let states: [&[u8]; 4] = [b"one", b"two", b"", b"four, longer than those before"];
+        let states: [&[u8]; 4] = [b"one", b"two", b"", b"four, longer than the others"];
         for count in 1..=states.len() {
             let copies = written(&states[..count]);
             assert_eq!(found(&copies).unwrap(), states[count - 1]);
             let (mut next, _) = opened(&copies);
             next.write(|buffer| buffer.extend_from_slice(b"next")).unwrap();
             assert_eq!(found(&copies).unwrap(), b"next");
-            // The one before is still there.
+            // The previous one is still there.
             file(&next).write_all_at(&[0; 64], place(count + 1)).unwrap();
             assert_eq!(found(&copies).unwrap(), states[count - 1]);
         }
     }
 
     #[test]
-    fn a_write_that_ends_anywhere_leaves_the_older_copy() {
+    fn torn_write_leaves_older_copy() {
         let (oldest, older, newer) = ([1_u8; 300], [2_u8; 300], [3_u8; 280]);
         let whole = written(&[&oldest, &older, &newer]);
         let mut bytes = vec![0; HEADER + newer.len()];
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_wrote_is_no_state() {
+    fn ignores_foreign_data() {
         let copies = written(&[]);
         file(&copies).write_all_at(&[0xff; 4096], 0).unwrap();
         assert_eq!(found(&copies), None);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_not_longer_than_its_place() {
+    fn rejects_copy_longer_than_its_room() {
         let copies = written(&[b"one"]);
         assert_eq!(copies.memory.room(place(1)).unwrap(), (HEADER + 3) as u64);
         for length in [4, 100 << 20, u64::MAX] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_files_the_latest_state_counts() {
+    fn finds_latest_state_of_several_files() {
         for newer_first in [true, false] {
             let (older, newer) = (written(&[b"one", b"two"]), written(&[b"one", b"two", b"three"]));
             let fds = || {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_is_written() {
+    fn takes_only_written_pages() {
         let copies = written(&[&[7; 5000], &[8; 5000]]);
         assert_eq!(copies.bytes().unwrap(), 4 * 4096);
         assert_eq!(file(&copies).metadata().unwrap().len(), PLACES[1] + (HEADER + 5000) as u64);

@@ -1,18 +1,18 @@
-//! A part of the state that is encoded again only after a change.
+//! Caches an encoded part of the state until it changes.
 
 use prost::{Message, encoding::bytes};
 
-/// A record as it was encoded last; empty if it has changed since.
+/// A record as it was last encoded; empty if it has changed since.
 #[derive(Default)]
 pub(in crate::collector) struct Encoded(Vec<u8>);
 
 impl Encoded {
-    /// To be called when anything of the record changes.
+    /// Drops the encoded record. Has to be called whenever anything in the record changes.
     pub(in crate::collector) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Appends the record as a field of the state.
+    /// Appends the record to the state as a field.
     pub(in crate::collector) fn append<R: Message>(
         &mut self,
         field: u32,
@@ -20,7 +20,7 @@ impl Encoded {
         state: &mut Vec<u8>,
     ) {
         if self.0.is_empty() {
-            // A vector has room for any message.
+            // Encoding into a vector cannot fail.
             let _ = record().encode(&mut self.0);
         }
         debug_assert!(

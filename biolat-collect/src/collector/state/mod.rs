@@ -1,4 +1,4 @@
-//! The state that is kept for the next daemon, as bytes in a file. What it means is known to those whose state it is.
+//! The state that is kept for the next daemon, as bytes in a file. Its meaning is up to the modules that own the data.
 
 pub(super) mod copies;
 pub(super) mod encoded;

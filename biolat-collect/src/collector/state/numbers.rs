@@ -1,6 +1,6 @@
-//! Arrays of numbers as the state has them.
+//! Arrays of numbers in the state.
 
-/// As many numbers as the array has. `None` if there are not so many.
+/// Converts a slice to an array; `None` if the length differs.
 pub(in crate::collector) fn array<T: Copy, const N: usize>(numbers: &[T]) -> Option<[T; N]> {
     numbers.try_into().ok()
 }

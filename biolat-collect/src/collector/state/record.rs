@@ -1,12 +1,11 @@
-//! The state as it is written, in protobuf: a field that a version does not know is skipped, and one that is missing is zero.
-//! Numbers of fields are never used again.
+//! The state as protobuf: unknown fields are skipped, missing ones are zero. Field numbers are never reused.
 
 use prost::Message;
 
-/// The version of the format, and of what the probe's maps hold. Another one is not read.
+/// Version of the format, and of the contents of the probe's maps. No other version is read.
 pub(in crate::collector) const FORMAT: u32 = 1;
 
-/// Fields of the state that are [appended](super::encoded) to it.
+/// Numbers of the fields that are [appended](super::encoded) to the state.
 pub(in crate::collector) mod field {
     pub(in crate::collector) const SERIES: u32 = 14;
     pub(in crate::collector) const WORKLOADS: u32 = 20;
@@ -14,7 +13,7 @@ pub(in crate::collector) mod field {
     pub(in crate::collector) const SLOW_IOS: u32 = 22;
 }
 
-/// What the next daemon needs to continue.
+/// Everything that the next daemon needs to continue.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct State {
     #[prost(uint32, tag = "1")]
@@ -25,13 +24,13 @@ pub(in crate::collector) struct State {
     /// See [`biolat_probe::identity`].
     #[prost(bytes = "vec", tag = "3")]
     pub probe: Vec<u8>,
-    /// Slots that the probe was loaded with.
+    /// Number of slots that the probe was loaded with.
     #[prost(uint32, tag = "4")]
     pub slots: u32,
-    /// The latest epoch that has been taken of the workloads.
+    /// Latest epoch whose workload table has been taken.
     #[prost(uint64, tag = "5")]
     pub taken_epoch: u64,
-    /// Nanoseconds since the epoch, like every time of day here.
+    /// In nanoseconds since the Unix epoch, like all times of day in the state.
     #[prost(uint64, tag = "6")]
     pub started: u64,
     #[prost(uint64, tag = "7")]
@@ -40,7 +39,7 @@ pub(in crate::collector) struct State {
     pub devices: Vec<DeviceRecord>,
     #[prost(message, required, tag = "10")]
     pub all_workloads: AllWorkloadsRecord,
-    /// What the workloads have done, and the series do not have yet.
+    /// I/O of the workloads that the series do not include yet.
     #[prost(message, repeated, tag = "11")]
     pub pending: Vec<UsageRecord>,
     #[prost(message, required, tag = "12")]
@@ -53,25 +52,24 @@ pub(in crate::collector) struct State {
     pub workloads: Vec<WorkloadRecord>,
     #[prost(message, repeated, tag = "21")]
     pub baselines: Vec<BaselineRecord>,
-    /// Slots that cannot be in the free queue: their series have ended, and their baselines are not known.
+    /// Slots that cannot be in the free queue: their series have ended, and their baselines are unknown.
     #[prost(uint32, repeated, tag = "8")]
     pub quarantined: Vec<u32>,
-    /// The log of slow I/Os: a [`SlowIosRecord`].
     #[prost(message, required, tag = "22")]
     pub slow_ios: SlowIosRecord,
     /// Whether requests are counted by size.
     #[prost(bool, tag = "16")]
     pub sizes: bool,
-    /// How many workloads are told apart.
+    /// Number of workloads that are counted separately.
     #[prost(uint32, tag = "17")]
     pub workloads_limit: u32,
-    /// What was counted by probes before this one.
+    /// Counts of the probes before this one.
     #[prost(message, required, tag = "18")]
     pub earlier: EarlierRecord,
-    /// How many links the probe has: none once it is detached.
+    /// Number of links of the probe; 0 once it is detached.
     #[prost(uint32, tag = "19")]
     pub links: u32,
-    /// Completions that were shown as lost by recursion.
+    /// Completions reported as lost by recursion.
     #[prost(uint64, tag = "23")]
     pub recursion: u64,
 }
@@ -93,7 +91,7 @@ pub(in crate::collector) struct EarlierRecord {
     pub requeue_misses: u64,
 }
 
-/// What a slot without a series holds from a former one.
+/// Values that a slot without a series contains from a previous one.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct BaselineRecord {
     #[prost(uint32, tag = "1")]
@@ -102,7 +100,7 @@ pub(in crate::collector) struct BaselineRecord {
     pub reading: ReadingRecord,
 }
 
-/// The counters of a slot. Arrays are [sparse](super::sparse).
+/// Counters of a slot. Arrays are [sparse](super::sparse).
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct ReadingRecord {
     /// See [`Series`](biolat_common::series::Series).
@@ -139,7 +137,7 @@ pub(in crate::collector) struct CompletionsRecord {
     pub counts: Vec<u8>,
 }
 
-/// The totals of a series. Arrays are [sparse](super::sparse).
+/// Totals of a series. Arrays are [sparse](super::sparse).
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct SeriesRecord {
     #[prost(uint64, tag = "1")]
@@ -172,7 +170,7 @@ pub(in crate::collector) struct SeriesRecord {
     pub undispatched: u64,
     #[prost(message, required, tag = "14")]
     pub completions: CompletionsRecord,
-    /// By how much the latest reading is ahead of the totals, if at all: it wraps, as the counters do. Not of times and bytes.
+    /// Lead of the latest reading over the totals, if any, except for times and bytes. It wraps like the counters.
     #[prost(message, optional, tag = "15")]
     pub ahead: Option<ReadingRecord>,
     /// Times and bytes of the latest reading.
@@ -214,7 +212,7 @@ pub(in crate::collector) struct AuditRecord {
     pub missed: Vec<u64>,
 }
 
-/// What is not of a single workload.
+/// Data that belongs to no single workload.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct AllWorkloadsRecord {
     #[prost(message, repeated, tag = "1")]
@@ -244,7 +242,7 @@ pub(in crate::collector) struct AliasRecord {
 pub(in crate::collector) struct WorkloadRecord {
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// None of the kernel and of all others.
+    /// `None` for the kernel and for `other`.
     #[prost(string, optional, tag = "2")]
     pub path: Option<String>,
     #[prost(uint64, tag = "3")]
@@ -263,7 +261,7 @@ pub(in crate::collector) struct WorkloadRecord {
     pub usage: Vec<UsageRecord>,
 }
 
-/// What was done on one device with one op.
+/// I/O on one device with one op.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct UsageRecord {
     #[prost(uint64, tag = "1")]
@@ -318,7 +316,7 @@ pub(in crate::collector) struct SlowIoRecord {
     pub bytes: u32,
     #[prost(string, tag = "7")]
     pub status: String,
-    /// Of each phase, one more than the nanoseconds; 0 if it is unknown.
+    /// For each phase, the nanoseconds plus one; 0 if unknown.
     #[prost(uint64, repeated, tag = "8")]
     pub latencies: Vec<u64>,
     #[prost(uint32, tag = "9")]
@@ -327,13 +325,13 @@ pub(in crate::collector) struct SlowIoRecord {
     pub cgroup: String,
 }
 
-/// The collections so far.
+/// Statistics of the collections so far.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct CollectionsRecord {
     /// [Sparse](super::sparse).
     #[prost(bytes = "vec", tag = "1")]
     pub durations: Vec<u8>,
-    /// Of all of them.
+    /// Sum of all durations.
     #[prost(uint64, tag = "2")]
     pub sum_ns: u64,
     #[prost(uint64, tag = "3")]

@@ -1,14 +1,14 @@
-//! Arrays of counts, most of which are zero, in blocks of eight: as a varint how many blocks of zeros come first, a bit for each count
-//! of the next one that is not zero, and these counts as varints.
+//! Encodes arrays of counts, most of which are zero, in blocks of eight. For each block that is not all zeros: the number of zero
+//! blocks before it as a varint, a bit mask of its counts that are not zero, and these counts as varints.
 
 use prost::{bytes::Buf as _, encoding::decode_varint};
 
 const BLOCK: usize = 8;
 
-/// Of a varint.
+/// Maximum length of a varint.
 const MAX_BYTES: usize = 10;
 
-/// A block, as bytes. Those are added to an array at once: that takes few instructions for each.
+/// Encodes a block. Appending a whole block at a time takes few instructions.
 struct Encoder {
     bytes: [u8; MAX_BYTES + 1 + BLOCK * MAX_BYTES],
     used: usize,
@@ -29,7 +29,7 @@ impl Encoder {
     }
 }
 
-/// The bytes of an array.
+/// Encodes an array.
 pub(in crate::collector) fn compress<T: Copy + Into<u64>>(counts: &[T]) -> Vec<u8> {
     let (mut bytes, mut zeros) = (Vec::with_capacity(counts.len().min(512)), 0);
     let mut encoder = Encoder { bytes: [0; _], used: 0 };
@@ -54,7 +54,7 @@ pub(in crate::collector) fn compress<T: Copy + Into<u64>>(counts: &[T]) -> Vec<u
     bytes
 }
 
-/// Fills an array of zeros from its bytes. `None` if they have more than the array, or larger counts.
+/// Fills an array of zeros from its encoding. `None` if that contains more elements than the array, or larger counts.
 pub(in crate::collector) fn expand<T: TryFrom<u64>>(mut bytes: &[u8], counts: &mut [T]) -> Option<()> {
     let mut blocks = counts.chunks_mut(BLOCK);
     while !bytes.is_empty() {
@@ -68,19 +68,19 @@ pub(in crate::collector) fn expand<T: TryFrom<u64>>(mut bytes: &[u8], counts: &m
     Some(())
 }
 
-/// The bytes of wide numbers: of their low and high halves.
+/// Encodes wide numbers as their low and high halves.
 pub(in crate::collector) fn compress_wide<const N: usize>(numbers: &[u128; N]) -> Vec<u8> {
     compress(numbers.map(|number| [number as u64, (number >> 64) as u64]).as_flattened())
 }
 
-/// This many wide numbers from their bytes.
+/// Decodes this many wide numbers.
 pub(in crate::collector) fn expanded_wide<const N: usize>(bytes: &[u8]) -> Option<[u128; N]> {
     let mut halves = [[0_u64; 2]; N];
     expand(bytes, halves.as_flattened_mut())?;
     Some(halves.map(|[low, high]| u128::from(low) | u128::from(high) << 64))
 }
 
-/// An array of this many counts from its bytes.
+/// Decodes an array of this many counts.
 pub(in crate::collector) fn expanded<T: TryFrom<u64> + Copy + Default, const N: usize>(
     bytes: &[u8],
 ) -> Option<[T; N]> {
@@ -99,7 +99,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn arrays_are_what_they_were(counts in proptest::collection::vec(
+        fn arrays_round_trip(counts in proptest::collection::vec(
             prop_oneof![9 => Just(0_u64), 1 => any::<u64>()], 0..400)
         ) {
             let mut found = vec![0_u64; counts.len()];
@@ -108,18 +108,18 @@ mod tests {
         }
 
         #[test]
-        fn wide_numbers_are_what_they_were(numbers: [u128; 3]) {
+        fn wide_numbers_round_trip(numbers: [u128; 3]) {
             prop_assert_eq!(expanded_wide(&compress_wide(&numbers)), Some(numbers));
         }
 
         #[test]
-        fn any_bytes_are_an_array_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn decodes_any_bytes_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = expanded::<u32, 100>(&bytes);
         }
     }
 
     #[test]
-    fn bytes_that_do_not_fit() {
+    fn rejects_bytes_that_do_not_fit() {
         let mut counts = [0_u32; 20];
         (counts[10], counts[11], counts[19]) = (5, 700, 1);
         let bytes = [1, 0b1100, 5, 0xbc, 5, 0, 0b1000, 1];

@@ -1,4 +1,4 @@
-//! Totals as they are kept for the next daemon.
+//! Keeps totals for the next daemon.
 
 use biolat_common::{
     bucket::CELLS,
@@ -15,10 +15,10 @@ use super::{
     SizeTotals, Totals,
 };
 
-/// The patterns name every field and have no `..`: a new field does not compile until it is kept.
+/// The patterns name every field without `..`, so a new field does not compile until it is kept.
 #[deny(unused_variables)]
 impl Totals {
-    /// Of the series with this key, in this slot.
+    /// Returns the record of the series with this key, in this slot.
     fn to_record(&self, key: Key, slot: u32) -> SeriesRecord {
         let Self {
             is_read_or_write: _,
@@ -68,7 +68,7 @@ impl Totals {
         self.encoded = encoded;
     }
 
-    /// `None` if the record is not one of totals.
+    /// Restores totals; `None` if the record is invalid.
     pub(in crate::collector) fn from_record(record: &SeriesRecord) -> Option<Self> {
         let [queue_ns, device_ns, unsplit_ns, admission_ns] = expanded_wide(&record.times)?;
         let mut totals = Self {
@@ -103,7 +103,7 @@ impl Totals {
         Some(totals)
     }
 
-    /// By how much a reading is ahead of the totals.
+    /// Returns the lead of a reading over the totals.
     pub(super) fn without_totals(&self, reading: &SlotReading) -> SlotReading {
         let own = self.narrowed();
         SlotReading {
@@ -120,7 +120,7 @@ impl Totals {
         reading
     }
 
-    /// The totals, as wide as the counters.
+    /// Narrows the totals to the width of the counters.
     fn narrowed(&self) -> SlotReading {
         let narrow = |count: u64| count as u32;
         let mut cells = [[0; PHASES]; CELLS];
@@ -159,32 +159,32 @@ fn completions_record<T: Copy + Into<u64>>(counts: &[T]) -> CompletionsRecord {
     CompletionsRecord { cpus: counts.len() as u32, counts: compress(counts) }
 }
 
-/// `None` if the record is of more CPUs than a kernel can have.
+/// Restores counts; `None` if the record has more CPUs than a kernel can have.
 fn completions<T: TryFrom<u64> + Copy + Default>(record: &CompletionsRecord) -> Option<Vec<T>> {
     let mut counts = vec![T::default(); Some(record.cpus as usize).filter(|cpus| *cpus <= MAX_CPUS)?];
     expand(&record.counts, &mut counts)?;
     Some(counts)
 }
 
-/// As many counts as the longer one has.
+/// Combines counts elementwise. The result has the length of the longer one.
 fn combine(counts: &[u32], others: &[u32], by: fn(u32, u32) -> u32) -> Vec<u32> {
     let at = |counts: &[u32], place: usize| counts.get(place).copied().unwrap_or_default();
     let places = 0..counts.len().max(others.len());
     places.map(|place| by(at(counts, place), at(others, place))).collect()
 }
 
-/// The wide counters.
+/// Returns the 64-bit counters.
 fn times(series: &Series) -> [u64; 5] {
     [series.queue_ns, series.device_ns, series.unsplit_ns, series.admission_ns, series.bytes]
 }
 
-/// A difference, as it is kept; none if there is none.
+/// Returns a lead as it is kept; `None` if it is zero.
 pub(super) fn difference(ahead: &SlotReading) -> Option<Box<ReadingRecord>> {
     let is_zero = ahead.sum == Counters::ZERO && ahead.completions.iter().all(|&count| count == 0);
     (!is_zero).then(|| Box::new(to_record(ahead)))
 }
 
-/// The patterns name every field and have no `..`: a new field does not compile until it is kept.
+/// The patterns name every field without `..`, so a new field does not compile until it is kept.
 #[deny(unused_variables)]
 pub(in crate::collector) fn to_record(reading: &SlotReading) -> ReadingRecord {
     let SlotReading { sum, completions, has_sizes } = reading;
@@ -206,7 +206,7 @@ pub(in crate::collector) fn to_record(reading: &SlotReading) -> ReadingRecord {
     }
 }
 
-/// `None` if the record is not one of a reading.
+/// Restores a reading; `None` if the record is invalid.
 pub(in crate::collector) fn from_record(record: &ReadingRecord) -> Option<SlotReading> {
     let [queue_ns, device_ns, unsplit_ns, admission_ns] = expanded(&record.times)?;
     let mut sum = Counters {
@@ -243,7 +243,7 @@ mod tests {
 
     use super::{Totals, from_record, to_record};
 
-    /// A reading in which every counter is `scale` times another number.
+    /// Returns a reading in which every counter is `scale` times a different number.
     fn reading(scale: u32) -> SlotReading {
         let mut number = 0;
         let mut next = || {
@@ -271,15 +271,15 @@ mod tests {
     }
 
     #[test]
-    fn readings_are_what_they_were() {
+    fn readings_round_trip() {
         for reading in [reading(1), reading(1 << 20), SlotReading::ZERO] {
             assert_eq!(from_record(&to_record(&reading)), Some(reading));
         }
     }
 
-    /// What is counted from then on is the same, too: across a wrap, with a baseline, with and without workloads.
+    /// Restored totals keep counting like the originals: across a wrap, with a baseline, with and without workloads.
     #[test]
-    fn totals_continue_as_if_they_had_never_been_kept() {
+    fn kept_totals_continue_unchanged() {
         let key = Key::new(9, 1);
         for reference in
             [None, Some(Entry { bytes: 512, queue_ns: 7, device_ns: 3, cells: [2; _], ..Entry::ZERO })]
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn other_records_are_refused() {
+    fn rejects_invalid_records() {
         let record = Totals::from_baseline(0, reading(2)).to_record(Key::new(1, 0), 0);
         assert!(Totals::from_record(&record).is_some());
         let mut long = record.clone();

@@ -1,4 +1,4 @@
-//! Workloads whose cgroup is gone: for how long they are shown, and the room that they take up in the probe's records.
+//! Workloads whose cgroup is gone: how long they are shown, and the room that they take in the probe's records.
 
 use std::{
     collections::BTreeSet,
@@ -9,20 +9,20 @@ use biolat_model::snapshot::WorkloadRoom;
 
 use super::{Cgroups, Workload, WorkloadStore};
 
-/// How long a cgroup that is gone is shown, if it has been scraped.
+/// Time for which a cgroup that is gone is shown, if it has been scraped since.
 pub(super) const SHOWN_AFTER_END: Duration = Duration::from_secs(5 * 60);
 
-/// How long a cgroup that is gone is shown while nobody scrapes, although somebody did before.
+/// Time for which a cgroup that is gone is shown if it has not been scraped since, although there were scrapes before.
 pub(super) const SHOWN_WITHOUT_SCRAPE: Duration = Duration::from_secs(60 * 60);
 
-/// The part of the room that cgroups that are gone leave to new ones: a fourth.
+/// Cgroups that are gone leave a quarter of the room for new ones.
 const RESERVE: usize = 4;
 
-/// When a workload was found to be gone.
+/// Time when a workload was found to be gone.
 #[derive(Clone, Copy)]
 pub(super) struct Gone {
     pub(super) since: Instant,
-    /// The scrapes before.
+    /// Number of scrapes before that.
     pub(super) scrapes: u64,
 }
 
@@ -71,7 +71,7 @@ impl WorkloadStore {
         self.make_room(cgroups);
     }
 
-    /// Ends the workloads that have been gone for longest until there is room for new ones.
+    /// Ends the workloads that have been gone longest until there is room for new ones.
     fn make_room(&mut self, cgroups: &mut impl Cgroups) {
         let room = cgroups.room();
         let missing = (self.places_used() + room / RESERVE).saturating_sub(room);
@@ -87,7 +87,7 @@ impl WorkloadStore {
         }
     }
 
-    /// Ends a workload. After an error it stays, as its record does.
+    /// Ends a workload. After an error, it stays along with its record.
     fn end(&mut self, number: u64, cgroups: &mut impl Cgroups) {
         if cgroups.forget(number).is_err() {
             return;
@@ -102,7 +102,7 @@ impl WorkloadStore {
         WorkloadRoom { places, used, refused_ios: self.without_room }
     }
 
-    /// How many cgroups have a record of the probe.
+    /// Returns the number of cgroups that the probe has recorded.
     pub(super) fn places_used(&self) -> usize {
         let recorded = |workload: &&Workload| workload.cgroup.is_some();
         self.workloads.values().filter(recorded).count()

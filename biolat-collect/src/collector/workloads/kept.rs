@@ -1,4 +1,4 @@
-//! The workloads as they are kept for the next daemon.
+//! Keeps the workloads for the next daemon.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl WorkloadStore {
-    /// Appends every workload to the state.
+    /// Appends all workloads to the state.
     pub(in crate::collector) fn append_workloads(&mut self, state: &mut Vec<u8>) {
         for (&number, workload) in &mut self.workloads {
             let mut encoded = std::mem::take(&mut workload.encoded);
@@ -24,7 +24,7 @@ impl WorkloadStore {
         }
     }
 
-    /// What is not of a single workload.
+    /// Returns the data that belongs to no single workload.
     pub(in crate::collector) fn to_record(&self) -> AllWorkloadsRecord {
         AllWorkloadsRecord {
             ended: self.ended.iter().map(|(key, &ios)| EndedRecord { key: key.bits(), ios }).collect(),
@@ -35,7 +35,7 @@ impl WorkloadStore {
         }
     }
 
-    /// `None` if the records are not those of workloads.
+    /// Restores the workloads; `None` if the records are invalid.
     pub(in crate::collector) fn from_records(
         record: &AllWorkloadsRecord,
         workloads: &[WorkloadRecord],
@@ -90,7 +90,7 @@ impl Workload {
             workload.identity.namespace.clone_from(&record.namespace);
             workload.identity.container.clone_from(&record.container);
         }
-        // Time and scrapes are counted from zero again.
+        // Time and scrapes start from zero again.
         workload.gone = record.is_gone.then_some(Gone { since: now, scrapes: 0 });
         for usage in &record.usage {
             workload.usage.insert(Key::from_bits(usage.key), WorkloadTotals::from_record(usage)?);

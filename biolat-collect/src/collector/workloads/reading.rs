@@ -1,4 +1,4 @@
-//! Reads the probe's tables of workloads into the store.
+//! Reads the probe's workload tables into the store.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::scrapes::Scrapes;
 
-/// After this, the names of pods are read again.
+/// Time after which pod names are read again.
 const POD_NAMES_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Cgroups for Probe {
@@ -38,14 +38,14 @@ impl Cgroups for Probe {
     }
 }
 
-/// The workloads as the probe's tables are read.
+/// The workloads, and everything that is needed to read the probe's tables.
 pub(in crate::collector) struct Workloads {
     pub(in crate::collector) store: WorkloadStore,
-    /// What the series do not have yet.
+    /// I/O that the series do not include yet.
     pub(in crate::collector) reference: Reference,
-    /// Counted by the server.
+    /// Counter that the server increments.
     pub(in crate::collector) scrapes: Scrapes,
-    /// When the names of pods were read.
+    /// Time when pod names were last read.
     pod_names_read: Option<Instant>,
 }
 
@@ -55,19 +55,19 @@ impl Workloads {
         Self { store, reference: Reference::of(probe), scrapes, pod_names_read: None }
     }
 
-    /// `None` if the state is not one of workloads.
+    /// Continues from the state; `None` if that is invalid.
     pub(in crate::collector) fn continue_from(&mut self, state: &State) -> Option<()> {
         self.store = WorkloadStore::from_records(&state.all_workloads, &state.workloads, Instant::now())?;
         self.reference.continue_from(&state.pending)
     }
 
-    /// Switches the tables: what the workloads have done until now can be taken once no run of the probe uses the one that was left.
-    /// What was left before must have been taken, and the next daemon has to know that.
+    /// Switches the tables. The old one can be taken once no run of the probe uses it any longer. The table before it must have
+    /// been taken already, and the next daemon has to know that.
     pub(in crate::collector) fn switch(&self, probe: &mut Probe) -> Result<()> {
         probe.workloads.as_mut().map_or(Ok(()), WorkloadMaps::begin_epoch)
     }
 
-    /// Reads what the workloads have done until the switch.
+    /// Reads the I/O of the workloads before the switch.
     pub(in crate::collector) fn read(
         &mut self,
         probe: &mut Probe,
@@ -81,7 +81,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Adds what was counted in the last epoch, if it has not been taken yet.
+    /// Adds the counts of the last epoch, if they have not been taken yet.
     pub(in crate::collector) fn take(&mut self, probe: &mut Probe) -> Result<()> {
         let Some(maps) = &mut probe.workloads else { return Ok(()) };
         let counts = maps.take()?;
@@ -90,7 +90,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Reads the names of pods for the first I/O of one, and now and then, as the kubelet may make its links later.
+    /// Reads pod names at the first I/O of a pod and at intervals, because the kubelet can create its links later.
     fn read_pod_names(&mut self, sysfs: &mut SysfsThread, host: &Host) {
         let is_due = self.pod_names_read.is_none_or(|read| read.elapsed() >= POD_NAMES_INTERVAL);
         if !self.store.has_unnamed && !is_due {
@@ -98,9 +98,9 @@ impl Workloads {
         }
         self.pod_names_read = Some(Instant::now());
         let directory = host.container_logs.clone();
-        // Without the directory, this is no node of Kubernetes.
+        // Without the directory, this is not a Kubernetes node.
         if let Some(Ok(names)) = sysfs.read(move || PodNames::read(&directory)) {
-            self.store.name_pods(&names);
+            self.store.add_pod_names(&names);
         }
         self.store.has_unnamed = false;
     }

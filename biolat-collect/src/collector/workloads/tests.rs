@@ -1,4 +1,4 @@
-//! The store, with a kernel that has room for the records of some cgroups.
+//! Tests the store with a fake kernel that has room for a limited number of cgroup records.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +22,11 @@ use super::{
 
 const ROOT: u64 = 1;
 
-/// The cgroups, and what the probe has recorded of them.
+/// The cgroups, and the probe's records of them.
 struct FakeKernel {
     paths: BTreeMap<u64, String>,
     gone: BTreeSet<u64>,
-    /// The path, and whether the record is stale.
+    /// Path, and whether the record is stale.
     records: BTreeMap<u64, (String, bool)>,
     room: usize,
 }
@@ -37,7 +37,7 @@ impl FakeKernel {
         Self { paths, gone: BTreeSet::new(), records: BTreeMap::new(), room: 100 }
     }
 
-    /// What the probe does at the first I/O of a cgroup in an epoch. Returns the workload that the I/O is counted for.
+    /// Does what the probe does at a cgroup's first I/O in an epoch. Returns the workload that the I/O is counted for.
     fn first_io(&mut self, number: u64) -> u64 {
         let Some(path) = self.paths.get(&number) else { return number };
         match self.records.get(&number) {
@@ -75,12 +75,12 @@ impl Cgroups for FakeKernel {
 
 const SERIES: Key = Key::new(7, 0);
 
-/// Adds so many I/Os of each workload, on one device, while nobody scrapes.
+/// Adds this many I/Os of each workload on one device, without scrapes.
 fn add(store: &mut WorkloadStore, ios: &[(u64, u32)], now: Instant, kernel: &mut FakeKernel) {
     add_after(0, store, ios, now, kernel);
 }
 
-/// The same after so many scrapes.
+/// Does the same after this many scrapes.
 fn add_after(
     scrapes: u64,
     store: &mut WorkloadStore,
@@ -101,7 +101,7 @@ fn views(store: &WorkloadStore) -> Vec<WorkloadView> {
     store.views(&[], SystemTime::UNIX_EPOCH, |_| Some("sda"), |_| "read".to_owned())
 }
 
-/// Each workload's path, and its I/Os.
+/// Returns the path and I/O count of each workload.
 fn ios(store: &WorkloadStore) -> Vec<(String, u64)> {
     let views = views(store).into_iter();
     views.map(|view| (view.cgroup, view.usage.iter().map(|usage| usage.latency.count()).sum())).collect()
@@ -112,7 +112,7 @@ fn expected(ios: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_root_cgroup_and_unknown_ones_have_kinds() {
+fn root_and_unknown_cgroups_have_kinds() {
     let mut kernel = FakeKernel::with(&[(ROOT, "/"), (5, "/a.service")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let now = Instant::now();
@@ -127,21 +127,21 @@ fn the_root_cgroup_and_unknown_ones_have_kinds() {
 }
 
 #[test]
-fn a_cgroup_with_the_path_of_a_former_one_continues_it() {
+fn cgroup_with_same_path_continues_workload() {
     let mut kernel = FakeKernel::with(&[(5, "/a.service"), (6, "/a.service")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let now = Instant::now();
     add(&mut store, &[(5, 4)], now, &mut kernel);
     let since = views(&store)[0].since;
     add(&mut store, &[(6, 1)], now, &mut kernel);
-    // The former one still writes something back.
+    // The earlier one still writes data back.
     add(&mut store, &[(5, 2), (6, 1)], now, &mut kernel);
     assert_eq!(ios(&store), expected(&[("/a.service", 8)]));
     assert_eq!(views(&store)[0].since, since);
 }
 
 #[test]
-fn a_cgroup_that_is_gone_is_shown_for_a_while() {
+fn shows_gone_cgroup_for_a_while() {
     let mut kernel = FakeKernel::with(&[(5, "/a.service"), (6, "/b.service")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
@@ -155,15 +155,15 @@ fn a_cgroup_that_is_gone_is_shown_for_a_while() {
     assert_eq!(ios(&store).len(), 2);
     add(&mut store, &[], later + SHOWN_AFTER_END, &mut kernel);
     assert_eq!(ios(&store), expected(&[("/b.service", 2)]));
-    assert_eq!(store.ended(SERIES), 4, "its I/Os are not forgotten");
+    assert_eq!(store.ended(SERIES), 4, "its I/Os are still counted");
     assert!(!kernel.records.contains_key(&5));
     store.retain_series(|_| false);
     assert_eq!(store.ended(SERIES), 0);
 }
 
-/// The last counts are for one more scrape, but not if none comes for an hour.
+/// The last counts stay for one more scrape, but for at most an hour.
 #[test]
-fn a_cgroup_that_is_gone_waits_for_a_scrape() {
+fn gone_cgroup_waits_for_a_scrape() {
     for (scraped, shown_for) in [(true, SHOWN_AFTER_END), (false, SHOWN_WITHOUT_SCRAPE)] {
         let mut kernel = FakeKernel::with(&[(5, "/a.service")]);
         let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
@@ -180,7 +180,7 @@ fn a_cgroup_that_is_gone_waits_for_a_scrape() {
 }
 
 #[test]
-fn a_renamed_cgroup_has_its_new_path_soon() {
+fn renamed_cgroup_gets_its_new_path() {
     let mut kernel = FakeKernel::with(&[(5, "/old")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
@@ -194,16 +194,16 @@ fn a_renamed_cgroup_has_its_new_path_soon() {
     assert_eq!(views(&store)[0].identity.unit, "new.service");
 }
 
-/// Newcomers never take the room of a workload that is alive, however often its path is read again.
+/// New cgroups never take the room of a live workload, however often its path is read again.
 #[test]
-fn a_live_workload_keeps_its_room() {
+fn live_workload_keeps_its_room() {
     let mut kernel = FakeKernel::with(&[(5, "/db.service")]);
     kernel.room = 16;
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
     let mut seen = 0;
     for second in 0..120 {
-        // Three jobs a second, each with one I/O, and every other second some of the workload after them.
+        // Three jobs per second with one I/O each, followed every other second by I/Os of the workload.
         let mut ios: Vec<_> = (0..3).map(|job| (100 + 3 * second + job, 1)).collect();
         for &(job, _) in &ios {
             kernel.paths.insert(job, format!("/job-{job}"));
@@ -217,7 +217,7 @@ fn a_live_workload_keeps_its_room() {
     }
     let shown = ios(&store);
     assert!(shown.contains(&("/db.service".to_owned(), seen)), "{shown:?}");
-    // The jobs that have been gone for longest made room for the later ones.
+    // The jobs that had been gone longest made room for later ones.
     assert_eq!(store.without_room, 0);
     assert_eq!(shown.iter().map(|(_, ios)| ios).sum::<u64>() + store.ended(SERIES), seen + 360);
     assert!(shown.iter().any(|(path, _)| path == "/job-459"), "{shown:?}");
@@ -226,7 +226,7 @@ fn a_live_workload_keeps_its_room() {
 }
 
 #[test]
-fn io_without_room_is_counted() {
+fn counts_io_without_room() {
     let paths: Vec<_> = (1..=6).map(|number| (number + 10, format!("/{number}"))).collect();
     let mut kernel = FakeKernel::with(&[]);
     kernel.paths.extend(paths);
@@ -239,9 +239,9 @@ fn io_without_room_is_counted() {
     assert_eq!(ios(&store), expected(&[("/1", 10), ("/2", 10), ("/3", 10), ("/4", 10), ("other", 20)]));
 }
 
-/// As their names are cut off, or one of them is still written back: all of their I/O is that of one workload.
+/// Cgroups share a recorded path if their names are truncated, or if one still writes data back. They are one workload.
 #[test]
-fn live_cgroups_with_one_recorded_path_are_one_workload() {
+fn live_cgroups_with_same_path_are_one_workload() {
     let mut kernel = FakeKernel::with(&[(5, "/.../job"), (6, "/.../job"), (7, "/.../job")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
@@ -252,7 +252,7 @@ fn live_cgroups_with_one_recorded_path_are_one_workload() {
     assert_eq!([5, 6, 7].map(|number| store.path(number)), ["/.../job"; 3]);
     assert_eq!((store.without_room, store.places_used()), (0, 3));
 
-    // As long as one of them is alive, so is the workload.
+    // The workload is alive as long as one of them is.
     let later = start + Duration::from_secs(60);
     kernel.gone.extend([6, 7]);
     add(&mut store, &[(5, 1)], later, &mut kernel);
@@ -269,7 +269,7 @@ fn live_cgroups_with_one_recorded_path_are_one_workload() {
 }
 
 #[test]
-fn an_alias_that_is_renamed_is_a_workload_of_its_own() {
+fn renamed_alias_becomes_separate_workload() {
     let mut kernel = FakeKernel::with(&[(5, "/a"), (6, "/a")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
@@ -278,24 +278,24 @@ fn an_alias_that_is_renamed_is_a_workload_of_its_own() {
     for second in [11, 12, 22, 23] {
         add(&mut store, &[(5, 1), (6, 1)], start + Duration::from_secs(second), &mut kernel);
     }
-    // What it did until its new path was read stays with the old one.
+    // I/O counted before the new path was read stays with the old path.
     assert_eq!(ios(&store), expected(&[("/a", 9), ("/b", 1)]));
     assert_eq!(store.places_used(), 2);
 }
 
 #[test]
-fn series_that_are_not_counted_by_workload_are_others() {
+fn series_not_counted_by_workload_are_other() {
     let mut kernel = FakeKernel::with(&[]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     add(&mut store, &[(KERNEL, 1)], Instant::now(), &mut kernel);
-    let beyond = [(Key::new(8, 0), WorkloadTotals { bytes: 77, ..WorkloadTotals::default() })];
-    let views = store.views(&beyond, SystemTime::UNIX_EPOCH, |_| Some("sda"), |_| "read".to_owned());
+    let uncounted = [(Key::new(8, 0), WorkloadTotals { bytes: 77, ..WorkloadTotals::default() })];
+    let views = store.views(&uncounted, SystemTime::UNIX_EPOCH, |_| Some("sda"), |_| "read".to_owned());
     assert_eq!(views[1].cgroup, "other");
     assert_eq!(views[1].usage[0].bytes, 77);
 }
 
 #[test]
-fn pods_get_their_names_when_they_are_known() {
+fn pods_get_names_once_known() {
     let id = "0123456789abcdef".repeat(4);
     let path = format!("/kubepods.slice/cri-containerd-{id}.scope");
     let mut kernel = FakeKernel::with(&[(5, &path)]);
@@ -303,10 +303,10 @@ fn pods_get_their_names_when_they_are_known() {
     add(&mut store, &[(5, 4)], Instant::now(), &mut kernel);
     assert!(store.has_unnamed);
     assert!(PodNames::read(Path::new("/does/not/exist")).is_err());
-    store.name_pods(&PodNames::from_file_names([format!("web-0_shop_nginx-{id}.log")].iter()));
+    store.add_pod_names(&PodNames::from_file_names([format!("web-0_shop_nginx-{id}.log")].iter()));
     let identity = &views(&store)[0].identity;
     assert_eq!([&identity.namespace, &identity.pod, &identity.container], ["shop", "web-0", "nginx"]);
     // A container that is gone keeps its names.
-    store.name_pods(&PodNames::default());
+    store.add_pod_names(&PodNames::default());
     assert_eq!(views(&store)[0].identity.pod, "web-0");
 }

@@ -1,9 +1,9 @@
-//! Paths as runtimes and service managers spell them, each with its source.
+//! Paths as spelled by runtimes and service managers, each with its source.
 
 use super::{A, B, STATIC_UID, TASK, UID, fields};
 use crate::cgroup::{Identity, Kind};
 
-/// A path, what [`fields`] says of it, and the short name; see [`expand`].
+/// A path, its identity as formatted by [`fields`], and its short name. Placeholders: see [`expand`].
 type Row = (&'static str, &'static str, &'static str);
 
 fn expand(text: &str) -> String {
@@ -42,7 +42,7 @@ const SYSTEMD: &[Row] = &[
         "foobar.service",
     ),
     ("/session-.scope", "scope unit=session-.scope", "session-.scope"),
-    // A template without an instance, and characters that no unit has.
+    // A template without an instance, and characters that are invalid in a unit name.
     ("/user.slice/user-1000.slice/user@.service", "slice unit=user-1000.slice", "user-1000.slice"),
     ("/system.slice/getty####@tty6.service/xxx", "slice unit=system.slice", "system.slice"),
     ("/sadfdsafsda", "other", "/sadfdsafsda"),
@@ -86,7 +86,7 @@ const KUBERNETES: &[Row] = &[
     ("/kubepods/burstable/pod{uid}/{A}", "container uid={uid} qos=burstable id={A}", "{a}"),
     ("/kubepods/pod{uid}/{A}", "container uid={uid} qos=guaranteed id={A}", "{a}"),
     ("/kubelet/kubepods/burstable/pod{uid}/{A}", "container uid={uid} qos=burstable id={A}", "{a}"),
-    // The cgroups of pods and of classes:
+    // Cgroups of pods and of QoS classes:
     // https://github.com/kubernetes/kubernetes/blob/00ac878efc72b054488300fe600d8a75283b6605/pkg/kubelet/cm/cgroup_manager_linux.go
     (
         "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{u_i_d}.slice",
@@ -100,7 +100,7 @@ const KUBERNETES: &[Row] = &[
         "kubepods-burstable.slice",
     ),
     ("/kubepods/burstable", "other", "/kubepods/burstable"),
-    // Seen from a private cgroup namespace, of which `..` leads out.
+    // Seen from a private cgroup namespace; `..` leads out of it.
     ("/../../pod{uid}/{A}", "container uid={uid} id={A}", "{a}"),
     // Docker: https://github.com/elastic/apm/blob/0c09458bafa7c5a4ebc7555a71147cfd43bbe111/tests/agents/json-specs/cgroup_parsing.json
     (
@@ -115,7 +115,7 @@ const KUBERNETES: &[Row] = &[
         "{a}",
     ),
     ("/kubepods/burstable/pod{static}/{A}", "container uid={static} qos=burstable id={A}", "{a}"),
-    // CRI-O, systemd's driver; it makes the sandbox itself:
+    // CRI-O with the systemd driver, which creates the sandbox itself:
     // https://github.com/cri-o/cri-o/blob/006205f3a717975f0710e4da59ae79697f7d3859/internal/config/cgmgr/systemd_linux.go
     (
         "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{u_i_d}.slice/crio-conmon-{A}.scope",
@@ -130,13 +130,13 @@ const KUBERNETES: &[Row] = &[
     // cgroupfs: https://github.com/cri-o/cri-o/blob/09a0030e755587fbbf0303878084c32c056d54d9/internal/config/cgmgr/cgmgr_linux.go
     ("/kubepods/besteffort/pod{uid}/crio-{A}", "container uid={uid} qos=besteffort id={A}", "{a}"),
     ("/kubepods/besteffort/pod{uid}/crio-conmon-{A}", "pod uid={uid} qos=besteffort", "pod{uid}"),
-    // crun's group in it: https://github.com/opencontainers/runc/issues/4072
+    // crun's group inside it: https://github.com/opencontainers/runc/issues/4072
     (
         "/kubepods.slice/kubepods-pod{u_i_d}.slice/crio-{A}.scope/container",
         "container unit=crio-{A}.scope uid={uid} qos=guaranteed id={A}",
         "{a}",
     ),
-    // The kubelet uses systemd, containerd cgroupfs: https://github.com/containerd/containerd/issues/4900
+    // The kubelet uses systemd, containerd uses cgroupfs: https://github.com/containerd/containerd/issues/4900
     (
         "/system.slice/containerd.service/kubepods-besteffort-pod{u_i_d}.slice:cri-containerd:{A}",
         "container unit=containerd.service uid={uid} qos=besteffort id={A}",
@@ -172,7 +172,7 @@ const DOCKER: &[Row] = &[
     ("/docker/{A}", "container id={A}", "{a}"),
     ("/system.slice/docker-{A}.scope", "container unit=docker-{A}.scope id={A}", "{a}"),
     ("/docker", "other", "/docker"),
-    // systemd in it.
+    // systemd inside a container.
     (
         "/system.slice/docker-{A}.scope/system.slice/nginx.service",
         "container unit=nginx.service id={A}",
@@ -181,7 +181,7 @@ const DOCKER: &[Row] = &[
     // Docker in Docker: https://github.com/DataDog/datadog-agent/pull/999, https://github.com/jpetazzo/dind/issues/87
     ("/docker/{A}/docker/{B}", "container id={B}", "{b}"),
     ("/system.slice/docker-{A}.scope/docker/{B}", "container unit=docker-{A}.scope id={B}", "{b}"),
-    // In a pod, whose container has a name, but not this one.
+    // In a pod. The pod's container has a name, but the inner one does not.
     ("/kubepods/pod{uid}/{A}/docker/{B}", "container uid={uid} qos=guaranteed id={B}", "{b}"),
     // Not ids.
     ("/docker/not-an-id", "other", "/docker/not-an-id"),
@@ -233,7 +233,7 @@ const PODMAN: &[Row] = &[
         "scope unit=libpod-conmon-{A}.scope",
         "libpod-conmon-{A}.scope",
     ),
-    // Without root: https://github.com/containers/podman/issues/6400
+    // Rootless: https://github.com/containers/podman/issues/6400
     (
         "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{A}.scope/container",
         "container unit=libpod-{A}.scope id={A}",
@@ -269,13 +269,13 @@ const LXC: &[Row] = &[
         "web/nginx.service",
     ),
     ("/lxc.payload.web/system.slice/docker-{A}.scope", "container unit=docker-{A}.scope id={A}", "{a}"),
-    // Another user's: https://github.com/lxc/lxc/blob/2202afc960d7d90df1fd5a1bb27be2529fcc235b/src/lxc/cgroups/cgroup.h (`base_cgroup`)
+    // Unprivileged: https://github.com/lxc/lxc/blob/2202afc960d7d90df1fd5a1bb27be2529fcc235b/src/lxc/cgroups/cgroup.h (`base_cgroup`)
     (
         "/user.slice/user-1000.slice/session-3.scope/lxc.payload.web",
         "container unit=session-3.scope container=web",
         "web",
     ),
-    // LXC 3.1: https://github.com/lxc/lxc/pull/2606. Before, and Proxmox VE: https://github.com/lxc/lxc/pull/3353,
+    // LXC 3.1: https://github.com/lxc/lxc/pull/2606. Older versions and Proxmox VE: https://github.com/lxc/lxc/pull/3353,
     // https://github.com/netdata/netdata/issues/3199
     ("/lxc.payload/web", "container container=web", "web"),
     ("/lxc.monitor/web", "other", "/lxc.monitor/web"),
@@ -288,7 +288,7 @@ const LXC: &[Row] = &[
     ("/lxc", "other", "/lxc"),
     ("/lxc.payload.", "other", "/lxc.payload."),
     ("/lxc.payload.a\u{1b}[2J", "other", "/lxc.payload.a\u{fffd}[2J"),
-    // A project of LXD or Incus: https://github.com/liske/needrestart/pull/188
+    // A project in LXD or Incus: https://github.com/liske/needrestart/pull/188
     ("/lxc.payload.shop_web-0", "container container=shop_web-0", "shop_web-0"),
 ];
 
@@ -345,7 +345,7 @@ const MACHINES: &[Row] = &[
     ),
     // Proxmox VE: https://github.com/proxmox/qemu-server/blob/54396a397eae67a2c011dc34eb80d3cb8b254411/src/PVE/QemuServer/CGroup.pm
     ("/qemu.slice/100.scope", "machine unit=100.scope container=100", "100"),
-    // No name, and one that would steer a terminal.
+    // No name, and a name with a terminal escape sequence.
     ("/machine.slice/machine-.scope", "scope unit=machine-.scope", "machine-.scope"),
     ("/machine.slice/machine-a\\x1b.scope", "scope unit=machine-a\\x1b.scope", "machine-a\\x1b.scope"),
 ];
@@ -372,7 +372,7 @@ fn rows() -> impl Iterator<Item = [String; 3]> {
 }
 
 #[test]
-fn paths() {
+fn identifies_paths() {
     for [path, expected, short_name] in rows() {
         let identity = Identity::of_path(&path);
         assert_eq!(fields(&identity), expected, "{path}");
@@ -380,9 +380,9 @@ fn paths() {
     }
 }
 
-/// Runtimes, services and the system in a container make cgroups below their own.
+/// Runtimes, services and a system inside a container create cgroups below their own.
 #[test]
-fn a_cgroup_below_is_the_same_workload() {
+fn nested_cgroup_is_the_same_workload() {
     for [path, ..] in rows() {
         let identity = Identity::of_path(&path);
         if !matches!(identity.kind, Kind::Root | Kind::Other) && !path.ends_with(" (deleted)") {
