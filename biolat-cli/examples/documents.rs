@@ -1,4 +1,4 @@
-//! Generates the manual pages, one for each command, and shell completions from the options of both programs.
+//! Generates the manual pages, one per command, and the shell completions from the options of both programs.
 //!
 //! `cargo run --example documents -- 2026-01-31 FOLDER`; the date is printed on the pages. `cargo xtask dist` packages them.
 
@@ -17,7 +17,7 @@ use clap_mangen::{
 #[derive(Clone)]
 struct Program {
     command: Command,
-    /// 1 for what everyone runs, 8 for daemons and system administration.
+    /// 1 for user commands, 8 for daemons and system administration.
     section: &'static str,
     manual: &'static str,
 }
@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Works around a bug of clap_complete 4.6: if the program's name has a hyphen, the script spells the names of its subcommands
-/// in two ways, so that bash finds no completions for them.
+/// Works around a bug of clap_complete 4.6: if the program's name has a hyphen, the script spells the names of its subcommands in
+/// two ways, and bash finds no completions for them.
 fn fix_bash(path: &Path) -> io::Result<()> {
     let script = fs::read_to_string(path)?;
     fs::write(path, script.replace("biolat__subcmd__daemon", "biolat__daemon"))
@@ -63,7 +63,7 @@ impl Program {
         self.command.get_name()
     }
 
-    /// Those that --help shows.
+    /// The commands that --help shows.
     fn commands(&self) -> impl Iterator<Item = &Command> {
         self.command.get_subcommands().filter(|command| !command.is_hide_set())
     }
@@ -99,7 +99,7 @@ impl Program {
     }
 
     fn page(&self, command: Command, date: &str, sections: &[Roff]) -> io::Result<Vec<u8>> {
-        // The pages have every option, with its help.
+        // The pages include every option, with its help.
         let command =
             command.after_help("").after_long_help("").mut_args(|option| option.hide_short_help(false));
         let description = description(&command);
@@ -131,7 +131,7 @@ impl Program {
         roff
     }
 
-    /// All pages except this one, then those of other programs.
+    /// All pages except this one, followed by those of other programs.
     fn see_also(&self, own: &str) -> Roff {
         let mut roff = section("SEE ALSO");
         let mut pages = Vec::new();
@@ -156,7 +156,7 @@ impl Program {
     }
 }
 
-/// Makes a section of each paragraph that begins with a title. Indented lines are kept as they are.
+/// Turns each paragraph that begins with a title into a section. Indented lines are kept as they are.
 fn closing(command: &Command) -> Vec<Roff> {
     let text = command.get_after_long_help().or(command.get_after_help());
     let text = text.map(ToString::to_string).unwrap_or_default();
@@ -190,7 +190,7 @@ fn item(roff: &mut Roff, term: &str, text: &str) {
     roff.control("TP", []).text([bold(term)]).text([roman(text)]);
 }
 
-/// The first part of --help. Indented lines are terms and their descriptions.
+/// The first part of --help. Indented lines become terms and their descriptions.
 fn description(command: &Command) -> Roff {
     let mut roff = section("DESCRIPTION");
     let text = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
@@ -247,7 +247,7 @@ fn tool_exit_status() -> Roff {
     for (status, text) in [
         ("0", "done, or interrupted"),
         ("1", "cannot run: one line on standard error says why, and what to do"),
-        ("2", "wrong option"),
+        ("2", "invalid option"),
     ] {
         item(&mut roff, status, text);
     }
@@ -259,7 +259,7 @@ fn exit_status() -> Roff {
     for (status, text) in [
         ("0", "after SIGTERM or SIGINT"),
         ("1", "cannot run, or cannot continue: one line on standard error says why, and what to do"),
-        ("2", "wrong option or web config"),
+        ("2", "invalid option or web config"),
     ] {
         item(&mut roff, status, text);
     }

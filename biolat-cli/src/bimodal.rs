@@ -1,32 +1,32 @@
-//! Whether a distribution of latencies is bimodal: two peaks with a deep valley between them.
+//! Finds bimodal latency distributions: two peaks with a deep valley between them.
 
 use biolat_model::{
     histogram::{Bounds, Histogram},
     saturating::sum,
 };
 
-/// The fewest latencies that show a shape.
+/// Minimum number of latencies for a meaningful shape.
 pub(super) const MIN_COUNT: u64 = 500;
 
-/// The least share of all latencies in the smaller mode.
+/// Minimum share of all latencies in the smaller mode.
 const MIN_SHARE: f64 = 0.05;
 
-/// The most that the valley may have of the lower peak's height.
+/// Maximum height of the valley, relative to the lower peak.
 const MAX_VALLEY: f64 = 0.1;
 
-/// The fewest buckets between the peaks: a factor of four.
+/// Minimum distance between the peaks, in buckets: a factor of four.
 const MIN_DISTANCE: usize = 16;
 
 /// A peak and the latencies around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mode {
-    /// The share of all latencies.
+    /// Share of all latencies.
     pub(super) share: f64,
-    /// The latency of the peak in seconds.
+    /// Latency of the peak in seconds.
     pub(super) peak: f64,
 }
 
-/// The two modes, if there are two. The zero bucket and the overflow are left out.
+/// The two modes, if there are two. The zero bucket and the overflow are ignored.
 pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     let (&(first, _), &(last, _)) = histogram.buckets.first().zip(histogram.buckets.last())?;
     let mut counts = vec![0; (last - first + 1) as usize];
@@ -37,7 +37,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     if all < MIN_COUNT {
         return None;
     }
-    // Averaged over three neighbours: a bucket that is empty by chance is no valley.
+    // Averaged over three neighbours, so that a bucket that is empty by chance is not a valley.
     let smooth: Vec<f64> = (0..counts.len())
         .map(|at| {
             let near = &counts[at.saturating_sub(1)..counts.len().min(at + 2)];
@@ -76,7 +76,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
 mod tests {
     use super::{Histogram, modes};
 
-    /// Hills of the shape of a normal distribution over buckets: where, how wide, how many.
+    /// Normal distributions over buckets: place, width, count.
     fn hills(hills: &[(f64, f64, f64)]) -> Histogram {
         let buckets = (-160..80).filter_map(|index| {
             let height = |(at, wide, all): &(f64, f64, f64)| {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hills_are_found_with_their_places_and_shares() {
+    fn finds_two_modes() {
         let [fast, slow] = modes(&hills(&[(-105.0, 3.0, 6000.0), (-55.0, 3.0, 4000.0)])).unwrap();
         assert!((fast.share - 0.6).abs() < 0.01 && (slow.share - 0.4).abs() < 0.01, "{fast:?} {slow:?}");
         assert!((fast.peak / 2_f64.powf(-105.5 / 8.0) - 1.0).abs() < 0.01, "{fast:?}");
@@ -97,24 +97,24 @@ mod tests {
     }
 
     #[test]
-    fn one_hill_a_long_tail_and_too_few_are_not_modes() {
+    fn rejects_single_peaks_tails_and_small_samples() {
         assert_eq!(modes(&hills(&[(-80.0, 4.0, 10_000.0)])), None);
-        // A hill on the other's slope.
+        // A hill on the slope of the other.
         assert_eq!(modes(&hills(&[(-90.0, 6.0, 5000.0), (-70.0, 6.0, 5000.0)])), None);
-        // Falls by a sixth for each bucket, for a hundred of them.
+        // Falls by a sixth per bucket, over a hundred buckets.
         let tail = |n: i32| (-100 + n, (10_000.0 * 0.83_f64.powi(n)) as u64 + 1);
         assert_eq!(modes(&Histogram { buckets: (0..100).map(tail).collect(), ..Histogram::default() }), None);
         assert_eq!(modes(&hills(&[(-105.0, 3.0, 200.0), (-55.0, 3.0, 200.0)])), None);
-        // Two of a hundred are a few slow ones and no kind.
+        // Two percent are a few slow I/Os, not a mode.
         assert_eq!(modes(&hills(&[(-105.0, 3.0, 9800.0), (-55.0, 3.0, 200.0)])), None);
-        // A factor of three is none of a cache.
+        // A factor of three is too close.
         assert_eq!(modes(&hills(&[(-80.0, 1.0, 5000.0), (-67.0, 1.0, 5000.0)])), None);
         assert_eq!(modes(&Histogram::default()), None);
     }
 
-    /// Uniform noise of few counts has gaps by chance.
+    /// Uniform noise with few counts has gaps by chance.
     #[test]
-    fn noise_is_no_valley() {
+    fn rejects_noise() {
         let mut state = 7_u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -10,52 +10,52 @@ use super::window::{DeviceWindow, Figures, Window};
 
 /// Why the workloads are unknown.
 pub(super) const NO_WORKLOADS: &str = "no workloads are counted there: that biolat-daemon runs with --workloads off, or its \
-                                       kernel does not tell the cgroup of an I/O";
+                                       kernel does not record the cgroup of an I/O";
 
-/// What is shown of a window.
+/// The parts of a window that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
     /// A block for each device.
     pub(super) by_device: bool,
     /// A block for each op.
     pub(super) by_op: bool,
-    /// The latencies that are shown.
+    /// The latencies to show.
     pub(super) phases: Vec<Phase>,
-    /// Tables by size, which replace the histograms of a text.
+    /// Tables by size, which replace the histograms in text.
     pub(super) sizes: bool,
-    /// Completions by CPU, which do the same. As text they are grouped by these nodes, if there are several.
+    /// Completions by CPU, which also replace them. In text they are grouped by these nodes, if there are several.
     pub(super) cpus: Option<CpuNodes>,
-    /// Tables by workload, which do the same.
+    /// Tables by workload, which also replace them.
     pub(super) who: bool,
 }
 
-/// One histogram, or several side by side, and what belongs to it.
+/// One histogram, or several side by side, and the figures that go with it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block<'a> {
-    /// None for all devices.
+    /// `None` for all devices.
     pub(super) device: Option<&'a DeviceWindow>,
-    /// None for all ops.
+    /// `None` for all ops.
     pub(super) op: Option<&'a str>,
-    /// The I/O.
+    /// Figures of the block.
     pub(super) figures: Figures,
-    /// Completions that the probe missed, by group of ops.
+    /// Missed completions, by group of ops.
     pub(super) unseen: BTreeMap<Group, u64>,
-    /// I/Os that have not completed; none of one op.
+    /// I/Os in flight. `None` if the block is for one op.
     pub(super) inflight: Option<Inflight>,
 }
 
 impl Breakdown {
-    /// Whether there are tables instead of histograms.
+    /// Whether tables replace the histograms.
     pub(super) fn has_tables(&self) -> bool {
         self.sizes || self.cpus.is_some() || self.who
     }
 
-    /// What the daemon does not count, in words.
+    /// The requested figures that the daemon does not count, in words.
     pub(super) fn missing(&self, window: &Window) -> Option<&'static str> {
         let mut ops = window.devices.iter().flat_map(|device| &device.ops).peekable();
         let without_sizes = ops.peek().is_some() && ops.all(|op| op.sizes.is_none());
         let has_completions = window.devices.iter().any(|device| device.completions.is_some());
-        // Before a device's first I/O there may be no list of them.
+        // Before a device's first I/O, there may be no list.
         let without_cpus = !has_completions && window.devices.iter().any(|device| device.all().ios() > 0);
         let is_without_workloads = |device: &DeviceWindow| device.workloads.is_none();
         let without_workloads = !window.devices.is_empty() && window.devices.iter().all(is_without_workloads);
@@ -70,7 +70,7 @@ impl Breakdown {
         }
     }
 
-    /// Blocks with activity; the block for everything is always included.
+    /// Blocks with activity. The block for everything is always included.
     pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
         let groups: Vec<(Option<&DeviceWindow>, Vec<&DeviceWindow>)> = if self.by_device {
             window.devices.iter().map(|device| (Some(device), vec![device])).collect()
@@ -100,7 +100,7 @@ impl Breakdown {
             for op in members.iter().flat_map(|member| &member.ops) {
                 *ops.entry(&op.name).or_default() += &op.figures;
             }
-            // A group without an op of its name gets a block too.
+            // A group gets a block even if no op has its name.
             for group in members.iter().flat_map(|member| member.unseen.keys()) {
                 ops.entry(group.name()).or_default();
             }
@@ -127,13 +127,13 @@ impl Block<'_> {
             || self.inflight.is_some_and(|inflight| !inflight.is_none())
     }
 
-    /// Whether the latency of a phase is recorded of its device, or of one of them.
+    /// Whether the latency of a phase is recorded for its device, or for any device.
     pub(super) fn has(&self, phase: Phase, window: &Window) -> bool {
         self.device
             .map_or_else(|| window.devices.iter().any(|device| device.has(phase)), |device| device.has(phase))
     }
 
-    /// In words: `vda read`, `every device and op`.
+    /// Name in words: `vda read`, `every device and op`.
     pub(super) fn name(&self) -> String {
         match (self.device, self.op) {
             (None, None) => "every device and op".to_owned(),
@@ -144,7 +144,7 @@ impl Block<'_> {
     }
 }
 
-/// The I/Os of two devices.
+/// Adds up the I/Os in flight of two devices.
 fn both(one: Inflight, other: Inflight) -> Inflight {
     let older = if one.oldest >= other.oldest { one } else { other };
     Inflight {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_for_each_that_was_busy() {
+    fn each_busy_group_has_a_block() {
         assert_eq!(blocks(false, false), [("every device and op".into(), 9, 2)]);
         assert_eq!(blocks(true, false), [("sda".into(), 4, 2), ("sdb".into(), 5, 0)]);
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
 
     /// A device that hangs completes nothing.
     #[test]
-    fn ios_in_flight_are_activity() {
+    fn ios_in_flight_count_as_activity() {
         let mut window = window();
         let inflight = |read, oldest_seconds, exact| {
             let oldest = Duration::from_secs_f64(oldest_seconds);

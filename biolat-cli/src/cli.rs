@@ -15,11 +15,11 @@ const ABOUT: &str = "Block I/O latency, hangs and errors by drive, and who does 
 
 const LONG_ABOUT: &str = "Shows block I/O latency, now or in the last day, on this host or another.
 
-Without a command, measures for 5 s and says in sentences what stands out. It asks biolat-daemon on this host; if none runs \
-here, it measures by itself. hist, sizes, cpus, who, slow and top measure by themselves; without the privileges for that, \
-they ask the daemon on this host. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
+Without a command, measures for 5 s and reports in sentences what stands out. It asks biolat-daemon on this host; if none is \
+running, it takes its own measurements. hist, sizes, cpus, who, slow and top take their own even if one is running; without \
+the privileges for that, they ask the daemon on this host. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
 
-The past comes from a daemon's history, or from a file that `biolat save` wrote. --host asks a daemon elsewhere.";
+The past comes from a daemon's history, or from a file written by `biolat save`. --host asks a daemon elsewhere.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
   biolat at 03:00 --for 5m    what happened from 03:00 to 03:05
   biolat worst --host db1     the worst minutes of the last day on db1
 
-Exit status: 0 when done or interrupted, 1 on failure, 2 for a wrong option.";
+Exit status: 0 when done or interrupted, 1 on failure, 2 for an invalid option.";
 
 #[derive(Parser, Debug)]
 #[command(name = "biolat", version = biolat_daemon::version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
@@ -60,9 +60,10 @@ pub enum Command {
     Cpus(CpusCommand),
     /// Which services, containers and sessions do the I/O
     ///
-    /// A workload is the cgroup that the kernel charges with the I/O. The root cgroup has the kernel's own I/O (journal,
+    /// A workload is the cgroup that the kernel charges the I/O to. The root cgroup contains the kernel's own I/O (journal,
     /// metadata, flushes) and the I/O of processes in it. With cgroup v2, a cgroup without the io controller is counted with
-    /// its nearest ancestor that has it; `biolat check` names these. Workloads are sorted by how long they keep the drive busy.
+    /// its nearest ancestor that has it; `biolat check` lists such cgroups. Workloads are sorted by how long they keep the
+    /// drive busy.
     Who(TableCommand),
     /// Each slow or failed I/O, as it completes
     Slow(SlowCommand),
@@ -74,7 +75,7 @@ pub enum Command {
     Since(SinceCommand),
     /// The worst minutes of the last day: longest latencies, hangs, errors
     Worst(WorstCommand),
-    /// Save a daemon's whole history, or a part, to a file for a ticket
+    /// Save a daemon's history, or part of it, to a file for a ticket
     ///
     /// The file is JSON lines, compressed with gzip (see docs/history.md). It contains the drives' serial numbers and the
     /// names of workloads.
@@ -169,7 +170,7 @@ pub struct TopCommand {
 pub struct AtCommand {
     /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
+    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub at: PastTime,
     /// How long, starting at TIME
@@ -183,7 +184,7 @@ pub struct AtCommand {
 pub struct SinceCommand {
     /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
+    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub since: PastTime,
     /// End of the range [default: now]
@@ -196,7 +197,7 @@ pub struct SinceCommand {
 // What `at` and `since` show of their range.
 #[derive(Args, Debug)]
 pub struct PastOptions {
-    /// Split that into windows of this length
+    /// Split the range into windows of this length
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub every: Option<Duration>,
     #[command(flatten)]
@@ -233,7 +234,7 @@ pub struct SaveCommand {
 
 #[derive(Args, Debug)]
 pub struct OpenCommand {
-    /// A file that `biolat save` wrote
+    /// A file written by `biolat save`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Open the page in the browser
@@ -242,12 +243,12 @@ pub struct OpenCommand {
     /// Port on the loopback address [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
-    /// Print the address as JSON
+    /// Print the URL as JSON
     #[arg(short, long)]
     pub json: bool,
 }
 
-/// Parses the latency from which an I/O is slow. A number alone is milliseconds, as with the tools of bcc.
+/// Parses the threshold of slow I/Os. A plain number means milliseconds, as in the bcc tools.
 fn slow(text: &str) -> Result<Duration, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { interval::parse_slow(&format!("{text}ms")) } else { interval::parse_slow(text) }
@@ -260,7 +261,7 @@ mod tests {
     use super::slow;
 
     #[test]
-    fn a_number_alone_is_milliseconds() {
+    fn a_plain_number_is_milliseconds() {
         assert_eq!(slow("50"), Ok(Duration::from_millis(50)));
         assert_eq!(slow("1s"), Ok(Duration::from_secs(1)));
         assert!(slow("").is_err() && slow("5").is_err() && slow("fast").is_err());

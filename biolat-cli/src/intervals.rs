@@ -1,4 +1,4 @@
-//! Intervals of a history, one after the other, which a thread of its own reads: from a daemon's answer or from a file.
+//! Intervals of a history, one after another, read by a separate thread from a daemon's response or a file.
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use biolat_model::{device::Selection, period::Period, snapshot::WorkloadView};
@@ -7,17 +7,17 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// Intervals that have been read and not been taken: each may have megabytes.
+/// Intervals that are read ahead: each can take megabytes.
 const AHEAD: usize = 2;
 
 /// A history that is being read.
 pub(super) struct Intervals<H> {
-    /// What comes before the intervals.
+    /// Everything before the intervals.
     pub(super) head: H,
     intervals: mpsc::Receiver<Result<Period>>,
 }
 
-/// Takes what is read, the head first.
+/// Receives what the thread reads, the head first.
 pub(super) struct IntervalSink<H> {
     head: Option<oneshot::Sender<Result<H>>>,
     intervals: mpsc::Sender<Result<Period>>,
@@ -25,7 +25,7 @@ pub(super) struct IntervalSink<H> {
 }
 
 impl<H: Send + 'static> Intervals<H> {
-    /// Begins to read, of the selected devices, and waits for the head. An error after it comes in place of an interval.
+    /// Starts reading and waits for the head. A later error comes instead of an interval.
     pub(super) async fn begin(
         selection: Option<Selection>,
         read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,
@@ -45,7 +45,7 @@ impl<H: Send + 'static> Intervals<H> {
         Ok(Self { head, intervals })
     }
 
-    /// The next interval; none after the last.
+    /// The next interval. `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Period>> {
         self.intervals.recv().await.transpose()
     }
@@ -68,7 +68,7 @@ impl<H> IntervalSink<H> {
     }
 }
 
-/// Leaves out what workloads did on other devices.
+/// Removes the workloads' usage of other devices.
 pub(super) fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Selection) {
     for workload in &mut *workloads {
         workload.usage.retain(|usage| selection.shows(&usage.device));
@@ -76,7 +76,7 @@ pub(super) fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Se
     workloads.retain(|workload| !workload.usage.is_empty());
 }
 
-/// Nobody reads this message.
+/// Nobody sees this message.
 fn abandoned() -> Error {
     anyhow!("nobody takes what is read")
 }

@@ -1,4 +1,4 @@
-//! A window as one line of JSON, for programs: `docs/terminal.md` describes it.
+//! A window as one line of JSON, described in `docs/terminal.md`.
 
 mod sizes;
 mod who;
@@ -32,21 +32,21 @@ struct WindowJson<'a> {
     host: &'a str,
     restarted: bool,
     blocks: Vec<BlockJson<'a>>,
-    /// By device and op, of `biolat sizes`.
+    /// By device and op, for `biolat sizes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizesJson<'a>>>,
-    /// By device, of `biolat cpus`.
+    /// By device, for `biolat cpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<BTreeMap<&'a str, &'a [u64]>>,
-    /// By device and workload, of `biolat who`.
+    /// By device and workload, for `biolat who`.
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<Vec<WorkloadJson<'a>>>,
-    /// By device, of those that have any.
+    /// By device, without those that have none.
     inflight: BTreeMap<&'a str, Inflight>,
     lost: &'a BTreeMap<Name, u64>,
     failed_collections: u64,
     findings: Vec<String>,
-    /// Of the past.
+    /// Only for past windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     slow: Option<&'a [SlowIo]>,
 }
@@ -59,7 +59,7 @@ struct BlockJson<'a> {
     bytes: u64,
     errors: &'a BTreeMap<Name, u64>,
     unseen: &'a BTreeMap<Group, u64>,
-    /// By phase; none of admission if the kernel does not record it.
+    /// By phase. `None` for admission if the kernel does not record it.
     latency: BTreeMap<&'static str, Option<LatencyJson>>,
 }
 
@@ -72,11 +72,11 @@ struct LatencyJson {
     p99: Option<f64>,
     p999: Option<f64>,
     max: Option<f64>,
-    /// Above, up to, count. What is above the range is up to `null`.
+    /// Lower bound, upper bound, count. The upper bound of the overflow is `null`.
     buckets: Vec<(f64, Option<f64>, u64)>,
 }
 
-/// The line, with its end; of the past with the slowest I/Os.
+/// Returns the line with its newline. For the past it includes the slowest I/Os.
 pub(super) fn line(
     window: &Window,
     host: &str,
@@ -152,7 +152,7 @@ impl LatencyJson {
     }
 }
 
-/// The bucket's middle; for zero and overflow, the bound of the range.
+/// The bucket's middle, or the bound of the zero bucket or of the overflow.
 fn number(bounds: Bounds) -> f64 {
     bounds.middle().unwrap_or(if bounds.lower == 0.0 { bounds.upper } else { bounds.lower })
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_completed_is_by_device() {
+    fn inflight_is_by_device() {
         let device = |name, read| DeviceView {
             inflight: Inflight {
                 reads: read,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_is_not_recorded_is_not_zero() {
+    fn an_unrecorded_phase_is_null() {
         let none = || samples::histogram(0, &[], 0, 0.0);
         let op = || samples::op("read", 0, none(), none(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
         let mut sda = samples::device("sda", 9.0, vec![op()]);

@@ -1,5 +1,5 @@
-//! `biolat`: what the drives of a host do, for the person at the terminal. It asks a daemon, reads a saved history, or measures with
-//! a probe of its own.
+//! `biolat`, the terminal tool: shows the block I/O of a host. The figures come from a daemon, a saved history, or a probe of its
+//! own.
 
 #![deny(unsafe_code)]
 
@@ -51,14 +51,14 @@ use stop::StopSignals;
 use target::Target;
 use view::{Table, View};
 
-/// The default length of a window.
+/// Default length of a window.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// How often slow I/Os are read.
 const WINDOW_OF_SLOW: Duration = Duration::from_secs(1);
 
-/// Runs a command until it is done or interrupted.
+/// Runs a command until it completes or is interrupted.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let Cli { command, mut common, length, .. } = cli;
     if length.is_some() && command.is_some() {
@@ -66,7 +66,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     }
     if let Some(Command::Check(mut options)) = command {
         if common.source.host.is_some() {
-            return Ok(usage_error("biolat check is about this host: run it there in place of --host"));
+            return Ok(usage_error(
+                "biolat check only checks the host it runs on: run it there instead of using --host",
+            ));
         }
         options.json |= common.json;
         return check::run(*options);
@@ -78,12 +80,12 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Ok(source) => source,
         Err(why) => return Ok(usage_error(&why)),
     };
-    // What the collector logs of devices is part of the output.
+    // The collector's log lines about devices are part of the output.
     log::set_max_level(LevelFilter::Error);
     let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime::block_on(&runtime, dispatch(command, common, length.unwrap_or(WINDOW)));
-    // A failing drive may block a thread forever: do not wait for it.
+    // A failing drive can block a thread forever, so do not wait for it.
     runtime.shutdown_background();
     outcome
 }
@@ -161,7 +163,7 @@ async fn table(table: Table, command: TableCommand, before: &CommonOptions) -> R
     windows_of(View::of_table(table, milliseconds, &common), windows, range, file, &common).await
 }
 
-/// Windows of now or, if a file or a time is given, of the past.
+/// Shows live windows or, if a file or a time is given, windows of the past.
 async fn windows_of(
     view: View,
     windows: WindowOptions,
@@ -173,21 +175,21 @@ async fn windows_of(
         return match range.length {
             None => live(view, windows, common).await,
             Some(_) if windows.interval.is_some() => {
-                Ok(usage_error("--for is one window: leave it out, or INTERVAL and COUNT"))
+                Ok(usage_error("--for measures a single window: leave out --for, or INTERVAL and COUNT"))
             }
             length => live(view, WindowOptions { interval: length, count: Some(1), ..windows }, common).await,
         };
     }
     if windows.count.is_some() || windows.timestamp {
         return Ok(usage_error(
-            "the past has no number of windows, and each has its time: leave out COUNT and -T",
+            "windows of the past are not limited in number and always show their time: leave out COUNT and -T",
         ));
     }
     let file = file.file.as_deref();
     past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
 }
 
-/// The past of a range.
+/// Shows a range of the past.
 async fn histograms_of(
     range: RangeOptions,
     PastOptions { every, histogram, file, common }: PastOptions,
@@ -224,7 +226,7 @@ async fn top(command: TopCommand) -> Result<ExitCode> {
     }
     let mut stop = StopSignals::listen()?;
     let needs = Needs { window: command.interval.unwrap_or(WINDOW_OF_TOP), slow: None };
-    // The table shows that the daemon is unreachable and for how long, until the user quits.
+    // The table itself shows that the daemon is unreachable and for how long, until the user quits.
     match open_source(&command.common, needs, Duration::MAX, &mut stop).await? {
         Some(source) => top::run(source, &command).await,
         None => Ok(ExitCode::SUCCESS),
@@ -239,8 +241,8 @@ async fn past(command: PastCommand<'_>) -> Result<ExitCode> {
     }
 }
 
-/// Opens the daemon of `--host`, or a probe on this host, or this host's daemon if the rights for a probe are missing. `None` if a
-/// signal came first: a daemon may take long to answer, and a failing drive may block the start.
+/// Opens the daemon of `--host`, or else a probe on this host, or else this host's daemon if the privileges for a probe are
+/// missing. `None` if a signal came first: a daemon can be slow to answer, and a failing drive can block the start.
 async fn open_source<T: Document>(
     options: &CommonOptions,
     needs: Needs,
@@ -257,7 +259,7 @@ async fn open_source<T: Document>(
             opened => return opened,
         };
         log_lines::write_text(&format!(
-            "cannot measure by itself ({error:#}); asking biolat-daemon on this host\n"
+            "cannot measure with a probe of its own ({error:#}); asking biolat-daemon on this host\n"
         ));
         Source::open_remote(&Target::here(), options, needs, max_outage).await
     };
@@ -267,7 +269,7 @@ async fn open_source<T: Document>(
     }
 }
 
-/// What `biolat hist -P`, `sizes`, `cpus` and `who` print of two snapshots.
+/// The output of `biolat hist -P`, `sizes`, `cpus` and `who` for two snapshots.
 #[cfg(test)]
 fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
@@ -279,14 +281,14 @@ fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snap
     texts.concat() + &findings::findings(&window, numbers).join("\n")
 }
 
-/// What `biolat sizes -j`, `cpus -j` and `who -j` print of two snapshots.
+/// The output of `biolat sizes -j`, `cpus -j` and `who -j` for two snapshots.
 #[cfg(test)]
 fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &everything(), None).unwrap()
 }
 
-/// What `biolat slow` prints of an I/O.
+/// The output of `biolat slow` for an I/O.
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };

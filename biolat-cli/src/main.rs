@@ -1,4 +1,4 @@
-//! `biolat`: parse, run, map errors to exit codes.
+//! `biolat`: parses the command line, runs the command, and turns errors into exit codes.
 
 #![forbid(unsafe_code)]
 

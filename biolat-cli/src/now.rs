@@ -22,7 +22,7 @@ use super::{
     window::Window,
 };
 
-/// Measures so long, and says what stands out.
+/// Measures for `length` and shows the findings.
 pub(super) async fn run(options: &CommonOptions, length: Duration) -> Result<ExitCode> {
     let mut stop = StopSignals::listen()?;
     tokio::select! {

@@ -1,4 +1,4 @@
-//! `biolat open`: the page and the API of a saved history, on loopback.
+//! `biolat open`: serves the page and the API of a saved history on the loopback address.
 
 use std::{
     net::Ipv4Addr,
@@ -27,14 +27,14 @@ use super::{
     stop::{StopSignals, show_until_stopped},
 };
 
-/// Serves the file until a signal.
+/// Serves the file until a signal arrives.
 pub(super) async fn run(command: &OpenCommand) -> Result<ExitCode> {
     show_until_stopped(StopSignals::listen()?, |stopped| serve(command, stopped)).await
 }
 
 async fn serve(command: &OpenCommand, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let OpenCommand { file, browser, port, json } = command;
-    // Before the file is read, which drops the privileges that a port below 1024 needs.
+    // Listen before reading the file, because that drops the privileges that a port below 1024 requires.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}:{port}; give another --port", Ipv4Addr::LOCALHOST))?;
@@ -76,7 +76,7 @@ impl Served<'_> {
 /// Responds as the daemon did when the file was saved.
 fn service(SavedHead { saved, history: head, snapshot, slow }: SavedHead, store: Store) -> Result<Service> {
     let range = store.range().context("it has no intervals")?;
-    let saved = time(saved).context("it is damaged: a wrong time")?;
+    let saved = time(saved).context("it is damaged: an invalid time")?;
     let mut snapshot = snapshot.unwrap_or_else(|| Snapshot {
         host: head.host.clone(),
         interval: Duration::try_from_secs_f64(head.interval).unwrap_or_default(),
@@ -101,20 +101,21 @@ fn time(seconds: f64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// Opens the address in the desktop's browser, or says why not. The child has no privileges, as they have been dropped.
+/// Opens the address in the desktop's browser, or logs why that failed. The child is unprivileged: privileges were dropped
+/// before.
 async fn open_in_browser(address: String) {
     const PROGRAM: &str = "xdg-open";
     let opened = spawn_blocking(move || {
         let mut command = Command::new(PROGRAM);
         command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ctrl-C ends this process, and not the browser.
+        // Ctrl-C ends this process, not the browser.
         command.process_group(0).status()
     });
     let why = match opened.await {
         Ok(Ok(status)) if status.success() => return,
         Ok(Ok(status)) => format!("{PROGRAM} failed: {status}"),
         Ok(Err(error)) => format!("cannot run {PROGRAM}: {error}"),
-        // Stopped before it has begun.
+        // Cancelled before it started.
         Err(_) => return,
     };
     log_lines::write_text(&format!("cannot open the browser: {why}; open the address yourself\n"));

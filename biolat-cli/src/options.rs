@@ -1,6 +1,6 @@
-//! Options that several commands share. The short names are biolatency's.
+//! Options that several commands share. The short ones are the same as biolatency's.
 
-// The structs have no doc comments: clap would use them as the help text of the command that has these options.
+// The structs have no doc comments: clap would show them as the help text of the command that uses the options.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::{past_time::PastTime, target::Target};
 
-// Where the figures come from, which devices, and how they are shown: of every command but check and open.
+// The source of the figures, the devices, and the output format: for every command but check and open.
 #[derive(Args, Clone, Debug)]
 pub struct CommonOptions {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    /// With what was given before the command, as in `biolat --host db1 who`.
+    /// Fills in what was given before the command, as in `biolat --host db1 who`.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
         Self {
@@ -47,13 +47,13 @@ impl CommonOptions {
     }
 }
 
-// The daemon that is asked.
+// Which daemon to ask.
 #[derive(Args, Clone, Debug)]
 pub struct SourceOptions {
     /// Ask the daemon on HOST, HOST:PORT or at a URL [env: BIOLAT_HOST]
     ///
-    /// It needs no root. HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections (its --interval), or a
-    /// multiple of it. A password in the URL is visible in the process list: use --user instead.
+    /// This needs no root. HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections
+    /// (its --interval), or a multiple of it. A password in the URL is visible in the process list: use --user instead.
     #[arg(long, value_name = "HOST", value_parser = Url, help_heading = "Source")]
     pub host: Option<Target>,
 
@@ -65,16 +65,16 @@ pub struct SourceOptions {
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub password_file: Option<PathBuf>,
 
-    /// Certificates to trust, as PEM: of a CA, or the daemon's own
+    /// Certificates to trust, in PEM format: a CA's, or the daemon's own
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub ca_file: Option<PathBuf>,
 }
 
-/// The environment variable of `--host`.
+/// The environment variable for `--host`.
 const HOST_VARIABLE: &str = "BIOLAT_HOST";
 
 impl SourceOptions {
-    /// With the host of the environment, if none is given. Not by clap, for which it would come before a `--host` that is given
+    /// Takes the host from the environment if none is given. Not left to clap, which would prefer the variable to a `--host`
     /// before the command.
     pub fn or_environment(self) -> Result<Self, String> {
         let named = || std::env::var(HOST_VARIABLE).ok().filter(|host| !host.is_empty());
@@ -97,7 +97,7 @@ impl SourceOptions {
     }
 }
 
-// Which devices.
+// Which devices to show.
 #[derive(Args, Clone, Debug)]
 pub struct DeviceOptions {
     /// Only devices whose whole name matches REGEX, such as nvme.*
@@ -117,7 +117,7 @@ impl DeviceOptions {
         self.devices.is_empty() && !self.has_loops
     }
 
-    /// None if neither was given.
+    /// `None` if neither option was given.
     pub fn selection(&self) -> Result<Option<Selection>> {
         if self.is_default() {
             return Ok(None);
@@ -129,7 +129,7 @@ impl DeviceOptions {
     }
 }
 
-// This host and process, if it measures by itself.
+// The host that is measured, if biolat measures by itself.
 #[derive(Args, Clone, Debug)]
 pub struct MachineOptions {
     /// Mount point of sysfs
@@ -142,7 +142,7 @@ pub struct MachineOptions {
     #[arg(help_heading = "Measuring on this host", hide_short_help = true)]
     procfs: PathBuf,
 
-    /// Directory of the kubelet's links to container logs, for the names of pods
+    /// Directory of the kubelet's links to container logs, for pod names
     #[arg(long, value_name = "DIR", env = "BIOLAT_CONTAINER_LOGS", hide_env_values = true)]
     #[arg(
         default_value = "/var/log/containers",
@@ -156,7 +156,7 @@ pub struct MachineOptions {
 }
 
 impl MachineOptions {
-    /// This host.
+    /// The host that these options describe.
     pub fn host(&self) -> Host {
         Host {
             node_name: None,
@@ -167,7 +167,7 @@ impl MachineOptions {
     }
 }
 
-// Windows of now.
+// Live windows.
 #[derive(Args, Clone, Debug)]
 pub struct WindowOptions {
     /// Window length: seconds, 500ms, 2m [default: one window until Ctrl-C]
@@ -183,17 +183,17 @@ pub struct WindowOptions {
     pub timestamp: bool,
 }
 
-// A time in the past instead.
+// A range of the past instead of now.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RangeOptions {
     /// A past time instead of now: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
+    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["since", "until"], help_heading = "The past")]
     pub at: Option<PastTime>,
 
-    /// One window of this length, from now or from --at on [default with --at: 1m]
+    /// One window of this length, starting now or at --at [default with --at: 1m]
     #[arg(long = "for", value_name = "TIME", conflicts_with = "since", value_parser = window)]
     #[arg(help_heading = "The past")]
     pub length: Option<Duration>,
@@ -218,15 +218,15 @@ impl RangeOptions {
 // A saved history instead of a daemon's.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FileOption {
-    /// Read a file of `biolat save` instead of asking a daemon
+    /// Instead of asking a daemon, read a file written by `biolat save`
     ///
-    /// Now is then the time at which the file was saved: for -2h, 03:00 and the end of --since. - is standard input.
+    /// -2h, 03:00 and the end of --since are then relative to the time when the file was saved. - is standard input.
     #[arg(long, value_name = "FILE", help_heading = "The past")]
     #[arg(conflicts_with_all = ["host", "user", "password_file", "ca_file", "has_loops"])]
     pub file: Option<PathBuf>,
 }
 
-// How a histogram looks.
+// The form of a histogram.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HistogramOptions {
     /// One histogram per device
@@ -258,7 +258,7 @@ pub struct HistogramOptions {
     pub milliseconds: bool,
 }
 
-/// Parses a [`Target`]. Unlike clap's own parsers, its errors do not quote the value: it may contain a password.
+/// Parses a [`Target`]. Unlike the errors of clap's own parsers, its errors do not quote the value, which can contain a password.
 #[derive(Clone)]
 struct Url;
 
@@ -282,7 +282,7 @@ pub(super) fn window(text: &str) -> Result<Duration, String> {
     interval::parse(text, interval::Unit::Optional, Duration::from_secs(86_400))
 }
 
-/// Checks a list of expressions.
+/// Checks a list of regular expressions.
 fn devices(text: &str) -> Result<String, String> {
     match Selection::new(Some(text), None) {
         Ok(_) => Ok(text.to_owned()),

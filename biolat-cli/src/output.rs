@@ -1,4 +1,4 @@
-//! Standard output, as biolat writes to it: no reader delays a signal.
+//! Writes to standard output without ever delaying the handling of a signal.
 
 use std::{
     future::pending,
@@ -14,7 +14,7 @@ use rustix::{
 };
 use tokio::task::spawn_blocking;
 
-/// Writes to standard output, in another thread: a pipe may be full, a terminal may be stopped, and signals are still obeyed.
+/// Writes in another thread: a pipe can be full and a terminal stopped, and signals must still be handled.
 pub(super) async fn write(text: String) -> Result<()> {
     let written = spawn_blocking(move || {
         let mut output = io::stdout().lock();
@@ -28,7 +28,7 @@ pub(super) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Waits until the reader of a pipe closes it, which between two windows no write would notice.
+/// Waits until the reader of a pipe closes it. Between two windows, no write would notice.
 pub(super) async fn closed(terminal: Terminal) {
     if terminal.is_terminal {
         return pending().await;

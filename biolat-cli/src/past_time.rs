@@ -1,10 +1,10 @@
-//! A point in time as it is given on the command line.
+//! A point in time as given on the command line.
 
 use std::time::SystemTime;
 
 use biolat_system::wall_time;
 
-/// `-2h` and `03:00` depend on what is now, which of a file is the time when it was saved.
+/// Kept as text: `-2h` and `03:00` depend on the current time, which for a file is the time when it was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastTime(String);
 
@@ -13,7 +13,7 @@ impl PastTime {
         wall_time::parse(text, SystemTime::now()).map(|_| Self(text.to_owned()))
     }
 
-    /// The point in time, if it is now so late.
+    /// The point in time, given the current time.
     pub(super) fn at(&self, now: SystemTime) -> Result<SystemTime, String> {
         wall_time::parse(&self.0, now)
     }

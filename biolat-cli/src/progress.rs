@@ -1,4 +1,4 @@
-//! How long a measurement still takes, on a terminal.
+//! Shows on a terminal how much longer a measurement will take.
 
 use std::{
     future::pending,
@@ -11,13 +11,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::{options::WindowOptions, source::Source};
 
-/// A line on standard error that is drawn again every second, if that is a terminal and so is standard output.
+/// A line on standard error that is redrawn every second, if both standard error and standard output are terminals.
 pub(super) struct Progress {
     clock: Option<Interval>,
     began: Instant,
-    /// When it is over; none if it goes on until Ctrl-C.
+    /// Length of the measurement. `None` if it runs until Ctrl-C.
     length: Option<Duration>,
-    /// The characters that are drawn.
+    /// Number of characters drawn.
     drawn: usize,
 }
 
@@ -32,19 +32,19 @@ impl Progress {
         Self { clock, began: Instant::now(), length, drawn: 0 }
     }
 
-    /// Of one window, or of several of a known number; others show that they go on.
+    /// For one window, or a known number of them. Otherwise the windows themselves show progress.
     pub(super) fn of_windows(source: &Source, options: &WindowOptions) -> Self {
         match (options.interval, options.count) {
             (Some(_), Some(count)) => {
                 Self::new(Some(source.window().saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))))
             }
             (None, _) => Self::new(None),
-            // Its windows show it.
+            // Its windows show progress.
             (Some(_), None) => Self { clock: None, ..Self::new(None) },
         }
     }
 
-    /// Draws it every second. Cancel-safe.
+    /// Draws the line every second. Cancel-safe.
     pub(super) async fn tick(&mut self) {
         let Some(clock) = &mut self.clock else { return pending().await };
         clock.tick().await;
@@ -52,13 +52,13 @@ impl Progress {
         let text = match self.length.map(|length| length.saturating_sub(passed)) {
             Some(left) => format!("measuring: {} left", format::duration(left.as_secs_f64().ceil())),
             None => {
-                format!("measuring for {}; Ctrl-C ends it", format::duration(passed.as_secs_f64().round()))
+                format!("measuring for {}; Ctrl-C to stop", format::duration(passed.as_secs_f64().round()))
             }
         };
         self.draw(&text);
     }
 
-    /// Removes it from the terminal, before other output.
+    /// Removes the line from the terminal, before other output.
     pub(super) fn clear(&mut self) {
         if self.drawn > 0 {
             self.draw("");
@@ -66,9 +66,9 @@ impl Progress {
         }
     }
 
-    /// Without escape sequences, which not every terminal has.
+    /// Draws without escape sequences, which not every terminal supports.
     fn draw(&mut self, text: &str) {
-        // A terminal that is gone shows nothing more.
+        // A terminal that is gone shows nothing anyway.
         let _ = write!(stderr(), "\r{text:<0$}", self.drawn);
         let _ = stderr().flush();
         self.drawn = text.chars().count();

@@ -10,14 +10,14 @@ use biolat_model::{
 /// Requests of one device and op by size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SizeWindow {
-    /// How many.
+    /// Number of requests.
     pub(super) requests: SizeHistogram,
-    /// Latencies by band, as [`BAND_NAMES`] names them.
+    /// Latencies by band, in the order of [`BAND_NAMES`].
     pub(super) bands: [BandHistogram; BANDS],
 }
 
 impl SizeWindow {
-    /// The requests that came since `before`.
+    /// The requests since `before`.
     pub(super) fn since(before: Option<&SizesView>, after: &SizesView) -> Self {
         let had = before.map(by_band).unwrap_or_default();
         let has = by_band(after);
@@ -33,8 +33,8 @@ impl SizeWindow {
         self.bands.iter().enumerate().filter(|(_, latencies)| latencies.count() > 0)
     }
 
-    /// The mean size in bytes of a band's requests, as far as the size histogram tells: within a factor of the square root
-    /// of two. None without any with data.
+    /// Mean size of a band's requests in bytes, estimated from the size histogram: exact within a factor of the square root of
+    /// two. `None` without data.
     pub(super) fn mean_bytes(&self, number: usize) -> Option<f64> {
         let cells = self.requests.cells();
         // The first cell is mostly requests without data, which no band counts.
@@ -52,7 +52,7 @@ fn middle(cell: usize) -> f64 {
     (f64::from(ZERO_EXPONENT) + cell as f64 - 0.5).exp2()
 }
 
-/// Bands of a name that is not known are left out.
+/// Latencies by band. Bands with unknown names are left out.
 fn by_band(sizes: &SizesView) -> [BandHistogram; BANDS] {
     let mut bands = <[BandHistogram; BANDS]>::default();
     for BandView { size, device } in &sizes.bands {
@@ -88,7 +88,7 @@ mod tests {
     use super::{SizeWindow, range, range_in_words};
 
     #[test]
-    fn differences() {
+    fn sizes_are_the_growth_of_counters() {
         let before = sizes(&[("le_4KiB", &[(12, 10)], 1e-4), ("gt_1MiB", &[(21, 1)], 1e-2)]);
         let after = sizes(&[("le_4KiB", &[(12, 14)], 1e-4), ("le_64KiB", &[(15, 2), (16, 2)], 1e-3)]);
         let window = SizeWindow::since(Some(&before), &after);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_that_are_not_known_or_given_twice() {
+    fn ignores_unknown_bands_and_sums_duplicates() {
         let given =
             sizes(&[("le_2GiB", &[], 1.0), ("le_4KiB", &[(12, 1)], 1e-4), ("le_4KiB", &[(12, 2)], 1e-4)]);
         let window = SizeWindow::since(None, &given);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_band_is_named_by_its_largest_size() {
+    fn ranges_match_the_names_of_bands() {
         for (band, name) in BAND_NAMES[..BANDS - 1].iter().enumerate() {
             let largest = name.strip_prefix("le_").unwrap();
             for words in [range(band), range_in_words(band)] {

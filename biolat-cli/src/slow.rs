@@ -1,4 +1,4 @@
-//! `biolat slow`: a line for each slow or failed I/O, as they are recorded.
+//! `biolat slow`: a line for each slow or failed I/O as it is recorded.
 
 use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
@@ -29,7 +29,7 @@ use super::{
     update::Update,
 };
 
-/// Shows I/Os until it is stopped.
+/// Shows I/Os until stopped.
 pub(super) async fn run(
     source: Source<ApiSlowLog>,
     command: &SlowCommand,
@@ -71,17 +71,17 @@ async fn show(
     }
 }
 
-/// What has been shown of a log.
+/// How far a log has been shown.
 #[derive(Default)]
 struct Follower {
-    /// When the daemon was started; none before the first log.
+    /// Start of the daemon. `None` before the first log.
     started: Option<SystemTime>,
     /// Number of the last I/O.
     number: u64,
     dropped: u64,
 }
 
-/// What is new in a log.
+/// The new part of a log.
 struct News<'a> {
     restarted: bool,
     /// I/Os that newer ones have pushed out of the log.
@@ -92,7 +92,7 @@ struct News<'a> {
 }
 
 impl Follower {
-    /// Everything so far counts as shown.
+    /// Skips everything in the log so far.
     fn from_end(log: &ApiSlowLog) -> Self {
         let number = log.ios.last().map_or(0, |io| io.number);
         Self { started: Some(log.started), number, dropped: log.dropped }
@@ -113,9 +113,9 @@ struct Output {
     terminal: Terminal,
     numbers: NumberFormat,
     json: bool,
-    /// Of another daemon's devices, which records its own selection.
+    /// Filters the log, because a daemon records the devices of its own selection.
     selection: Option<Selection>,
-    /// In seconds; I/Os that failed are shown in any case.
+    /// In seconds. Failed I/Os are always shown.
     at_least: Option<f64>,
 }
 
@@ -131,7 +131,7 @@ impl Output {
         })
     }
 
-    /// What is recorded and where; to standard error where standard output is JSON.
+    /// Introduces the output; goes to standard error if standard output is JSON.
     async fn begin(&self, source: &Source<ApiSlowLog>, threshold: f64, earlier: usize) -> Result<()> {
         let at_least = format::duration(self.at_least.unwrap_or(threshold).max(threshold));
         let earlier = match earlier {
@@ -144,7 +144,9 @@ impl Output {
         let mut lines = vec![source.about.clone(), shown];
         if let Some(wanted) = self.at_least.filter(|wanted| *wanted < threshold) {
             let wanted = format::duration(wanted).replace(' ', "");
-            lines.push(format!("that daemon records no faster ones: start it with --slow {wanted} for them"));
+            lines.push(format!(
+                "that daemon does not record faster ones: start it with --slow {wanted} to see them"
+            ));
         }
         if self.terminal.is_terminal {
             lines.push("Ctrl-C to stop".to_owned());
@@ -180,7 +182,7 @@ impl Output {
             && (has_failed(io) || is_slow())
     }
 
-    /// What is no I/O: to standard error where standard output is JSON.
+    /// Writes anything but I/Os; goes to standard error if standard output is JSON.
     async fn note(&self, text: String) -> Result<()> {
         if self.json {
             log_lines::write_text(&text);
@@ -194,7 +196,7 @@ fn has_failed(io: &SlowIo) -> bool {
     io.status != "ok"
 }
 
-/// What to know of a log besides its I/Os.
+/// Notes about a log in addition to its I/Os.
 fn notes(news: &News<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if news.restarted {
@@ -212,13 +214,13 @@ fn notes(news: &News<'_>) -> Vec<String> {
     notes
 }
 
-/// The most characters of a workload.
+/// Longest display name of a workload, in characters.
 const LONGEST_WORKLOAD: usize = 40;
 
-/// What of an I/O does not fit beside the rest is below it, behind the time.
+/// Whatever does not fit on the line goes below it, indented by the width of the time.
 const INDENT: usize = "22:13:20.123 ".len();
 
-/// An I/O in one line, or in more if that is wider than this:
+/// An I/O on one line, or on several if it is wider than `width`:
 /// `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
 pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat, width: usize) -> String {
     let SlowIo { completed, device, op, sector, bytes, status, latencies, cpu, workload, number: _ } = io;
@@ -254,7 +256,7 @@ pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat, width
     text
 }
 
-/// The last part of a cgroup's path: its names begin with the outermost.
+/// The last component of a cgroup's path: the path starts with the outermost one.
 fn short_workload(cgroup: &str) -> &str {
     match cgroup.trim_end_matches('/').rsplit('/').next() {
         Some(name) if !name.is_empty() => name,
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn each_io_is_shown_once() {
+    fn shows_each_io_once() {
         let mut follower = Follower::from_end(&numbered(3..=5));
         assert_eq!(follow(&mut follower, &numbered(3..=5)), (vec![], vec![]));
         assert_eq!(follow(&mut follower, &numbered(4..=7)), (vec![6, 7], vec![]));
@@ -299,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn an_own_probe_has_none_before() {
+    fn a_local_probe_starts_from_the_first_io() {
         let mut follower = Follower::default();
         assert_eq!(follow(&mut follower, &numbered(1..=2)), (vec![1, 2], vec![]));
         assert_eq!(follow(&mut follower, &numbered(1..=3)), (vec![3], vec![]));
     }
 
     #[test]
-    fn lines() {
+    fn formats_lines() {
         let terminal = Terminal { color: false, unicode: true, is_terminal: true };
         // The time of day depends on the time zone.
         let text =

@@ -1,4 +1,4 @@
-//! Where snapshots come from: a probe of this process, or a running daemon.
+//! The source of snapshots: a probe of this process, or a running daemon.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -19,32 +19,32 @@ use super::{
     update::Update,
 };
 
-/// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
+/// The probe's counters are 32 bits wide and wrap, so they are read at least this often, even in long windows.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long to try to connect to a daemon on this host.
+/// Timeout for connecting to a daemon on this host.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What a command needs of a source.
+/// What a command needs from a source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
-    /// The least length of a window.
+    /// Minimum length of a window.
     pub(super) window: Duration,
-    /// From which latency on I/Os are recorded; none if none is needed.
+    /// Threshold for recording I/Os. `None` if they need not be recorded.
     pub(super) slow: Option<Duration>,
 }
 
 /// A source of snapshots.
 pub(super) struct Source<T = Snapshot> {
-    /// The first snapshot, or another document of it.
+    /// The first snapshot, or another document made from it.
     pub(super) first: Arc<T>,
-    /// The number of collections in a window of the requested length.
+    /// Number of collections in a window of the requested length.
     pub(super) collections: u64,
-    /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
+    /// Description: `measuring on this host (biolat 0.1.0, kernel 6.18.0)`.
     pub(super) about: String,
-    /// In short: `local probe`, or the daemon's address.
+    /// Short description: `local probe`, or the daemon's address.
     pub(super) place: String,
-    /// The NUMA node of each CPU; none is known of another host.
+    /// The NUMA node of each CPU. Unknown for other hosts.
     pub(super) nodes: CpuNodes,
     origin: Origin<T>,
 }
@@ -62,7 +62,7 @@ struct Own {
 }
 
 impl<T: Document> Source<T> {
-    /// Asks a running daemon. Afterwards the calling thread has no capabilities.
+    /// Asks a running daemon. Drops all capabilities of the calling thread.
     pub(super) async fn open_remote(
         target: &Target,
         options: &CommonOptions,
@@ -79,7 +79,7 @@ impl<T: Document> Source<T> {
             if first.host().is_empty() { "an unnamed host" } else { first.host() },
             format::duration(interval),
         );
-        // Rounded up, but for a hundredth of a collection.
+        // Rounded up, with a tolerance of a hundredth of a collection.
         let collections = (needs.window.as_secs_f64() / interval.max(0.001) - 0.01).ceil().max(1.0) as u64;
         Ok(Self {
             first,
@@ -91,8 +91,8 @@ impl<T: Document> Source<T> {
         })
     }
 
-    /// Attaches a probe of its own. Afterwards the calling thread has no capabilities, and only the system calls that it needs
-    /// for output, unless `--no-seccomp` is given.
+    /// Attaches a probe of its own. Drops all capabilities of the calling thread, and restricts it to the system calls that
+    /// output needs, unless `--no-seccomp` is given.
     pub(super) async fn open_own(options: &CommonOptions, needs: Needs) -> Result<Self> {
         let collections = needs.window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
         let interval = needs.window / u32::try_from(collections).unwrap_or(u32::MAX);
@@ -117,12 +117,12 @@ impl<T: Document> Source<T> {
         })
     }
 
-    /// Whether it is a daemon.
+    /// Whether the source is a daemon.
     pub(super) const fn is_remote(&self) -> bool {
         matches!(self.origin, Origin::Remote(_))
     }
 
-    /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. After an error there are no more.
+    /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. No update follows an error.
     pub(super) async fn next(&mut self) -> Result<Update<T>> {
         match &mut self.origin {
             Origin::Own(own) => own.next().await.map(Update::Snapshot),
@@ -130,7 +130,7 @@ impl<T: Document> Source<T> {
         }
     }
 
-    /// A last snapshot, of now; none if there is nothing new or it takes too long.
+    /// A last snapshot as of now. `None` if there is nothing new or it takes too long.
     pub(super) async fn last(&mut self) -> Option<Arc<T>> {
         match &mut self.origin {
             Origin::Own(own) => own.last().await,
@@ -161,7 +161,7 @@ impl Own {
     async fn next<T: Document>(&mut self) -> Result<Arc<T>> {
         loop {
             if self.snapshots.changed().await.is_err() {
-                bail!("the collector has stopped: please report this bug with what it logged");
+                bail!("the collector has stopped: please report this bug, with its log lines");
             }
             if let Some(document) = self.latest() {
                 return Ok(document);
@@ -179,7 +179,7 @@ impl Own {
     }
 }
 
-/// That loop devices are not shown, if there are any.
+/// A note that loop devices are left out, if there are any.
 fn without_loops(sysfs: &Path) -> &'static str {
     let devices = device::scan(sysfs, IdKind::Directory, |_| None).unwrap_or_default();
     let names = devices.iter().map(|device| device.name.as_str());
@@ -188,7 +188,7 @@ fn without_loops(sysfs: &Path) -> &'static str {
     if has_loops { ", without loop devices: --loop shows them" } else { "" }
 }
 
-/// Why nothing can be measured on a host without a daemon.
+/// The error if nothing can be measured on a host without a daemon.
 pub(super) fn without_daemon(error: &anyhow::Error) -> String {
     format!("{error:#}; no biolat-daemon listens on port {PORT} of this host: --host HOST asks another one")
 }

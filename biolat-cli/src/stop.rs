@@ -1,4 +1,4 @@
-//! How a command ends: signals, and a pipe that its reader has closed.
+//! How a command ends: by a signal, or when the reader of a pipe closes it.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,22 +12,22 @@ use tokio::{
 
 use super::output::is_closed_pipe;
 
-/// The signals that stop a command. Created first, so that they never have their default action.
+/// The signals that stop a command. Must be created first, so that their default action never applies.
 pub(super) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-/// How long the last collection and its output may take after a signal.
+/// Time for the last collection and its output after a signal.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl StopSignals {
-    /// Catches them from now on.
+    /// Catches the signals from now on.
     pub(super) fn listen() -> Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for one.
+    /// Waits for a signal.
     pub(super) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -36,7 +36,7 @@ impl StopSignals {
     }
 }
 
-/// Shows something until it is done, or until a signal, of which it is notified. A closed pipe is not an error.
+/// Runs `show` until it completes. A signal is passed on to it, so that it can finish in time. A closed pipe is not an error.
 pub(super) async fn show_until_stopped<F: Future<Output = Result<()>>>(
     mut signals: StopSignals,
     show: impl FnOnce(watch::Receiver<bool>) -> F,

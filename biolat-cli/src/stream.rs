@@ -1,4 +1,4 @@
-//! Windows as they complete, until there are enough or the user stops it; then the findings.
+//! Shows windows as they complete, until there are enough or the user stops, and then the findings.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -91,7 +91,7 @@ async fn show(
     outcome
 }
 
-/// Whether there are enough collections between these two.
+/// Whether enough collections lie between these two.
 fn is_whole(before: &Snapshot, after: &Snapshot, collections: u64) -> bool {
     let restarted = before.started != after.started;
     let passed = after.health.durations.count().saturating_sub(before.health.durations.count());
@@ -100,12 +100,12 @@ fn is_whole(before: &Snapshot, after: &Snapshot, collections: u64) -> bool {
 
 struct Output {
     view: View,
-    /// Whether certain devices were asked for.
+    /// Whether devices were selected explicitly.
     has_devices: bool,
 }
 
 impl Output {
-    /// What is measured and how; to standard error where standard output is JSON.
+    /// Introduces the output; goes to standard error if standard output is JSON.
     async fn begin(&self, source: &Source, interval: Option<Duration>) -> Result<()> {
         let mut lines = vec![source.about.clone()];
         if let Some(wanted) = interval
@@ -119,7 +119,11 @@ impl Output {
             ));
         }
         if self.has_devices && source.first.devices.is_empty() {
-            lines.push("no device has a matching name (partitions are measured as part of their drive); one that appears will be shown".to_owned());
+            lines.push(
+                "no device name matches (partitions are measured as part of their drive); a device that appears later will \
+                 be shown"
+                    .to_owned(),
+            );
         }
         if self.view.style.terminal.is_terminal {
             lines.push("Ctrl-C to stop".to_owned());
@@ -142,7 +146,7 @@ impl Output {
         write(text).await
     }
 
-    /// The findings in all windows together.
+    /// Shows the findings in all windows together.
     async fn end(&self, first: &Snapshot, last: &Snapshot) -> Result<()> {
         if self.view.json {
             return Ok(());
@@ -150,7 +154,7 @@ impl Output {
         if first.taken == last.taken {
             let interval = format::duration(last.interval.as_secs_f64());
             return write(format!(
-                "\nnothing to show: no collection since the start, there is one every {interval}\n"
+                "\nnothing to show: no collection since the start (one every {interval})\n"
             ))
             .await;
         }

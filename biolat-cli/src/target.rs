@@ -1,40 +1,40 @@
-//! The URL of a running daemon, with defaults for the parts that are left out.
+//! The URL of a running daemon, with defaults for omitted parts.
 
 use std::fmt;
 
 use hyper::Uri;
 
-/// The path of the snapshot.
+/// Path of the snapshot.
 pub(crate) const PATH: &str = "/api/v1/snapshot";
 
-/// The default port of the daemon.
+/// Default port of the daemon.
 pub(crate) const PORT: u16 = 9976;
 
 /// A running daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it is `https`.
+    /// Whether the scheme is `https`.
     pub tls: bool,
-    /// A name or an address, without brackets.
+    /// Name or address, without brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// The path before [`PATH`], behind a proxy.
+    /// Path before [`PATH`], for a daemon behind a proxy.
     pub prefix: String,
-    /// The user name in the URL.
+    /// User name from the URL.
     pub user: Option<String>,
-    /// The password in the URL.
+    /// Password from the URL.
     pub password: Option<String>,
 }
 
 impl Target {
-    /// The daemon of this host.
+    /// The daemon on this host.
     pub(crate) fn here() -> Self {
         let (user, password) = (None, None);
         Self { tls: false, host: "localhost".to_owned(), port: PORT, prefix: String::new(), user, password }
     }
 
-    /// From a URL; `HOST` and `HOST:PORT` are short for one.
+    /// Parses a URL, or the short forms `HOST` and `HOST:PORT`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("'{}' is not a URL, as in http://db1:9976", without_password(text));
         let (scheme, rest) = text.split_once("://").map_or((None, text), |(s, rest)| (Some(s), rest));
@@ -54,7 +54,7 @@ impl Target {
             }
         };
         let (host, given) = match place.rsplit_once(':') {
-            // The colon of an IPv6 address is not a port's.
+            // In an IPv6 address, the last colon does not separate a port.
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (place, None),
         };
@@ -67,7 +67,7 @@ impl Target {
         let prefix = path.strip_suffix(PATH).or(path.strip_suffix("/metrics")).unwrap_or(path);
         let prefix = prefix.trim_end_matches('/').to_owned();
         let target = Self { tls, host: host.to_owned(), port, prefix, user, password };
-        // Finds characters that are not allowed in a URL.
+        // Catches characters that are not allowed in a URL.
         let is_url = !target.host.is_empty() && format!("{target}{PATH}").parse::<Uri>().is_ok();
         if is_url { Ok(target) } else { Err(bad()) }
     }
@@ -81,7 +81,7 @@ impl Target {
     }
 }
 
-/// Without user name and password: for terminals and logs.
+/// Without user name and password, so that it can be logged.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
@@ -93,7 +93,7 @@ fn without_password(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, place)| place)
 }
 
-/// Percent-decoding: `%40` is `@`.
+/// Percent-decodes: `%40` becomes `@`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -114,7 +114,7 @@ mod tests {
     use super::Target;
 
     #[test]
-    fn defaults() {
+    fn fills_in_defaults() {
         for (given, means) in [
             ("db1", "http://db1:9976"),
             ("db1:80", "http://db1"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_read_and_not_shown() {
+    fn passwords_are_parsed_but_never_displayed() {
         let target = Target::parse("https://alice:p%40ss:w%25@db1:1/").unwrap();
         assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("alice"), Some("p@ss:w%")));
         assert_eq!(target.to_string(), "https://db1:1");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_urls() {
+    fn rejects_invalid_urls() {
         for wrong in
             ["", "ftp://db1", "http://", "db1:port", "db1:70000", "http://a b", "http://x%zz@db1", ":1"]
         {

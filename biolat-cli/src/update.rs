@@ -6,7 +6,8 @@ use biolat_model::snapshot::Snapshot;
 
 #[derive(Clone, Debug)]
 pub(super) enum Update<T = Snapshot> {
-    /// A new snapshot, or another document of a new collection. Its counters are cumulative: [`Window`](super::window::Window) takes the difference of two.
+    /// A new snapshot, or another document of a new collection. Its counters are cumulative: [`Window`](super::window::Window)
+    /// takes the difference of two.
     Snapshot(Arc<T>),
     /// A failure that is being retried.
     Retrying(String),

@@ -1,4 +1,4 @@
-//! What is shown of a window, and how.
+//! Which parts of a window are shown, and how.
 
 use anyhow::Result;
 use biolat_common::series::Phase;
@@ -16,16 +16,16 @@ use crate::{
     window::Window,
 };
 
-/// What is shown of windows.
+/// Which parts of windows are shown, and how.
 pub(super) struct View {
     pub(super) breakdown: Breakdown,
     pub(super) style: TextStyle,
     pub(super) json: bool,
-    /// Whether each window begins with the time of its end.
+    /// Whether each window starts with the time of its end.
     pub(super) timestamp: bool,
 }
 
-/// Tables in place of histograms.
+/// Tables that replace the histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Sizes,
@@ -34,7 +34,7 @@ pub(super) enum Table {
 }
 
 impl View {
-    /// Histograms.
+    /// Shows histograms.
     pub(super) fn of_histograms(options: &HistogramOptions, common: &CommonOptions) -> Self {
         let phases = match (options.phases, options.queued) {
             (true, _) => Phase::ALL.to_vec(),
@@ -46,7 +46,7 @@ impl View {
         Self::new(breakdown, options.milliseconds, options.fine, common)
     }
 
-    /// A table of each device.
+    /// Shows a table per device.
     pub(super) fn of_table(table: Table, milliseconds: bool, common: &CommonOptions) -> Self {
         let breakdown = Breakdown {
             phases: vec![Phase::Device],
@@ -70,12 +70,12 @@ impl View {
         Self { timestamp, ..self }
     }
 
-    /// A line that fits the terminal; what does not is indented.
+    /// Wraps a line to the width of the terminal, and indents the continuation lines.
     pub(super) fn wrapped(&self, line: &str, indent: usize) -> String {
         wrapped(line, self.style.width, indent)
     }
 
-    /// A heading, with an empty line above.
+    /// A heading, preceded by an empty line.
     pub(super) fn heading(&self, title: &str) -> String {
         format!("\n{}\n", self.style.terminal.paint(Highlight::Strong, title))
     }
@@ -87,7 +87,7 @@ impl View {
         self.heading(title) + &lines.collect::<String>()
     }
 
-    /// Writes what is shown, before it is: to standard error where standard output is JSON.
+    /// Writes lines that introduce the output: to standard error if standard output is JSON.
     pub(super) async fn introduce(&self, lines: &[String]) -> Result<()> {
         let text: String = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect();
         if self.json {

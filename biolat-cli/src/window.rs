@@ -1,4 +1,4 @@
-//! The I/O between two snapshots: the differences of their cumulative counters.
+//! The I/O between two snapshots: the growth of their cumulative counters.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,74 +24,74 @@ use super::{
 /// The I/O between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Window {
-    /// When it ended, in seconds since the epoch.
+    /// End, in seconds since the epoch.
     pub(super) ended: f64,
-    /// Its length.
+    /// Length in seconds.
     pub(super) seconds: f64,
-    /// Whether the daemon was restarted within it: then it begins with the restart.
+    /// Whether the daemon was restarted during the window. The window then starts at the restart.
     pub(super) restarted: bool,
-    /// The devices at its end by name, idle ones too.
+    /// The devices at its end in order of name, including idle ones.
     pub(super) devices: Vec<DeviceWindow>,
-    /// Devices that were removed within it, by name: their I/O in it is unknown.
+    /// Names of devices that were removed during the window; their I/O in it is unknown.
     pub(super) gone: Vec<String>,
-    /// Completions of all devices that are in no histogram, by reason; no zeros.
+    /// Lost completions of all devices by reason, without zeros.
     pub(super) lost: BTreeMap<Name, u64>,
-    /// Collections that failed: their I/O is counted by the next one that succeeded.
+    /// Failed collections. Their I/O is in the next successful one.
     pub(super) failures: u64,
 }
 
-/// One device.
+/// The I/O of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DeviceWindow {
-    /// The kernel's name.
+    /// Kernel name.
     pub(super) name: String,
-    /// What the drive reports; empty if it reports none.
+    /// Model reported by the drive; empty if there is none.
     pub(super) model: String,
     /// Whether it is a rotating disk.
     pub(super) rotational: bool,
-    /// Devices that are stacked on it: dm and md.
+    /// Devices stacked on it: dm and md.
     pub(super) holders: Vec<String>,
-    /// Whether the latency of a phase is recorded, in the order of [`Phase`].
+    /// Whether the latency of each phase is recorded, in the order of [`Phase`].
     pub(super) phases: [bool; PHASES],
-    /// Which latencies are missing, and the command that enables them; empty if none are.
+    /// Which latencies are missing, and the command that enables them; empty if none are missing.
     pub(super) hint: String,
-    /// I/Os that have not completed at its end.
+    /// I/Os in flight at the end of the window.
     pub(super) inflight: Inflight,
-    /// By op, idle ones too.
+    /// All ops, including idle ones.
     pub(super) ops: Vec<OpWindow>,
-    /// Completions that the probe missed, by group of ops; no zeros.
+    /// Missed completions by group of ops, without zeros.
     pub(super) unseen: BTreeMap<Group, u64>,
-    /// Requests that have ended on each CPU; none before the first, or if the daemon is older.
+    /// Completed requests per CPU. `None` before the first, or from an older daemon.
     pub(super) completions: Option<Vec<u64>>,
-    /// What each workload did, the largest share of its time first; none if the daemon does not count workloads.
+    /// The I/O of each workload, largest share of the device's time first. `None` if the daemon does not count workloads.
     pub(super) workloads: Option<Vec<WorkloadWindow>>,
 }
 
-/// One op of a device.
+/// The I/O of one op on a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OpWindow {
-    /// The kernel's name, in lower case.
+    /// Kernel name, in lower case.
     pub(super) name: String,
-    /// Its I/O.
+    /// Figures of all sizes.
     pub(super) figures: Figures,
-    /// Its I/O by size; none if the daemon does not count sizes.
+    /// Figures by size. `None` if the daemon does not count sizes.
     pub(super) sizes: Option<SizeWindow>,
 }
 
-/// What can be summed over ops and devices.
+/// Figures that can be summed over ops and devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
-    /// Bytes moved.
+    /// Bytes transferred.
     pub(super) bytes: u64,
-    /// Failed completions by status; no zeros.
+    /// Failed completions by status, without zeros.
     pub(super) errors: BTreeMap<Name, u64>,
     /// Latencies, in the order of [`Phase`].
     pub(super) histograms: [Histogram; PHASES],
 }
 
 impl Window {
-    /// Of two snapshots of one daemon. A new device counts from zero, and so does everything after a restart; a device that
-    /// was removed is left out.
+    /// The window between two snapshots of one daemon. A new device counts from zero, and after a restart everything does; a
+    /// removed device is left out.
     pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let restarted = before.started != after.started;
         let is_same = |one: &DeviceView, other: &DeviceView| {
@@ -121,7 +121,7 @@ impl Window {
         }
     }
 
-    /// Of a period of a history.
+    /// The window of a period of a history.
     pub(super) fn of_period(period: &Period) -> Self {
         Self {
             ended: unix_seconds(period.ended),
@@ -134,29 +134,29 @@ impl Window {
         }
     }
 
-    /// All that a snapshot has counted, regardless of when.
+    /// Everything that a snapshot has counted, regardless of when.
     pub(super) fn until(after: &Snapshot) -> Self {
         Self { devices: from_zero(&after.devices, after.workloads.as_deref()), ..Self::default() }
     }
 
-    /// All devices and ops together.
+    /// The sum over all devices and ops.
     pub(super) fn all(&self) -> Figures {
         sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
     }
 
-    /// How long it is, and why it is shorter after a restart.
+    /// Its length, and the reason if a restart shortened it.
     pub(super) fn length(&self) -> String {
         let since = if self.restarted { " since the restart of biolat" } else { "" };
         format!("{}{since}", format::duration(self.seconds))
     }
 
-    /// A count per second.
+    /// Converts a count to a rate per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// Devices and their workloads, by device, since an earlier view of each.
+/// The windows of all devices since an earlier view of each.
 fn since<'a>(
     before: impl Fn(&DeviceView) -> Option<&'a DeviceView>,
     after: &[DeviceView],
@@ -175,7 +175,7 @@ fn from_zero(devices: &[DeviceView], workloads: Option<&[WorkloadView]>) -> Vec<
     since(|_| None, devices, workloads)
 }
 
-/// The clock of the snapshots may be set back. Then the number of collections in between tells, about.
+/// Length in seconds. If the clock of the snapshots was set back, it is estimated from the number of collections.
 fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
     if restarted {
         return after.taken.duration_since(after.started).unwrap_or_default().as_secs_f64();
@@ -228,7 +228,7 @@ impl DeviceWindow {
         }
     }
 
-    /// All ops together.
+    /// The sum over all ops.
     pub(super) fn all(&self) -> Figures {
         sum(self.ops.iter().map(|op| &op.figures))
     }
@@ -255,23 +255,23 @@ impl Figures {
         &self.histograms[phase as usize]
     }
 
-    /// The number of I/Os: each has a total latency.
+    /// Number of I/Os: each has a total latency.
     pub(super) fn ios(&self) -> u64 {
         self.of(Phase::Total).count()
     }
 
-    /// Failed completions, whatever the status.
+    /// Failed completions of any status.
     pub(super) fn failed(&self) -> u64 {
         saturating::sum(self.errors.values())
     }
 
-    /// The share of the wait before requests exist in all of the time. None without any.
+    /// Admission's share of admission and total latency. `None` without latencies.
     pub(super) fn admission_share(&self) -> Option<f64> {
         let (wait, total) = (self.of(Phase::Admission).mean()?, self.of(Phase::Total).mean()?);
         (wait + total > 0.0).then(|| wait / (wait + total))
     }
 
-    /// The share of the queue in the total latency, of I/Os that have both phases. None without any.
+    /// The queue's share of the total latency, for I/Os with both phases. `None` without any.
     pub(super) fn queue_share(&self) -> Option<f64> {
         let (queue, device) = (self.of(Phase::Queue).sum_seconds(), self.of(Phase::Device).sum_seconds());
         (queue + device > 0.0).then(|| queue / (queue + device))
@@ -295,7 +295,7 @@ fn sum<'a>(figures: impl Iterator<Item = &'a Figures>) -> Figures {
     })
 }
 
-/// The growth of counters, of those that grew.
+/// Growth of counters, without those that did not grow.
 fn grown(before: &BTreeMap<Name, u64>, after: &BTreeMap<Name, u64>) -> BTreeMap<Name, u64> {
     let had = |name| before.get(name).copied().unwrap_or_default();
     let grown = after.iter().map(|(name, count)| (name.clone(), count.saturating_sub(had(name))));
@@ -313,9 +313,9 @@ mod tests {
 
     use super::Window;
 
-    /// 10 reads, then 15: 5 came, of which 3 in a bucket that was empty.
+    /// 10 reads, then 15: 5 new ones, 3 of them in a bucket that was empty.
     #[test]
-    fn differences() {
+    fn window_is_the_growth_of_counters() {
         let read = |buckets: &[(i32, u64)], seconds, bytes| {
             let total = histogram(0, buckets, 0, seconds);
             op("read", bytes, histogram(0, &[], 0, 0.0), histogram(0, &[], 0, 0.0), total)
@@ -358,16 +358,16 @@ mod tests {
     }
 
     #[test]
-    fn new_devices_count_from_zero_and_removed_ones_do_not_count() {
+    fn counts_new_devices_from_zero_and_omits_removed_ones() {
         let before = of(&[("old", 1.0, 10), ("same", 1.0, 10), ("replaced", 1.0, 10)]);
         let after = of(&[("new", 99.0, 3), ("replaced", 98.0, 11), ("same", 1.0, 14)]);
         let window = Window::between(&before, &after);
-        let came: Vec<_> = window.devices.iter().map(|d| (d.name.as_str(), d.all().ios())).collect();
-        assert_eq!(came, [("new", 3), ("replaced", 11), ("same", 4)]);
+        let found: Vec<_> = window.devices.iter().map(|d| (d.name.as_str(), d.all().ios())).collect();
+        assert_eq!(found, [("new", 3), ("replaced", 11), ("same", 4)]);
     }
 
     #[test]
-    fn a_restart() {
+    fn a_restart_counts_from_zero() {
         let mut before = of(&[("sda", 1.0, 10)]);
         before.lost.insert("clock".into(), 9);
         let mut after = of(&[("sda", 1.0, 7)]);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back() {
+    fn estimates_the_length_if_the_clock_was_set_back() {
         let (before, mut after) = (of(&[]), of(&[]));
         after.taken = at(40.0);
         after.health.durations.zero += 3;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_share_is_of_ios_that_have_both_phases() {
+    fn queue_share_only_covers_ios_with_both_phases() {
         let figures = |queue, device| {
             let one = |seconds| histogram(0, &[(-70, 1)], 0, seconds);
             let ops = vec![op("read", 0, one(queue), one(device), one(queue + device))];

@@ -12,56 +12,56 @@ use biolat_model::{
     text::sanitize,
 };
 
-/// The root cgroup: the kernel's own I/O, and that of processes there.
+/// The root cgroup: the kernel's own I/O and I/O of processes in it.
 pub(super) const ROOT: &str = "/";
 
-/// What stands for all cgroups that there was no room for.
+/// Stands for all cgroups without a slot of their own.
 pub(super) const OTHER: &str = "other";
 
 /// One workload on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WorkloadWindow {
-    /// The path of its cgroup.
+    /// Path of the cgroup.
     pub(super) cgroup: String,
-    /// For people.
+    /// Display name.
     pub(super) name: String,
-    /// All ops together.
+    /// The sum over all ops.
     pub(super) all: WorkloadFigures,
-    /// Without ops that may take long on a healthy device.
+    /// Without ops that can take a long time on a healthy device.
     pub(super) reads_and_writes: WorkloadFigures,
-    /// Time of its requests in the device; with the queue where the kernel does not record the dispatch.
+    /// Time of its requests in the device, or in queue and device if the kernel does not record the dispatch.
     pub(super) seconds: f64,
-    /// The share of these in those of all workloads on the device.
+    /// Share of the device's time of all workloads.
     pub(super) share: f64,
 }
 
-/// What can be summed over ops and workloads.
+/// Figures that can be summed over ops and workloads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WorkloadFigures {
     /// Bytes transferred.
     pub(super) bytes: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub(super) errors: u64,
-    /// Time in the queue, of all requests together.
+    /// Sum of all requests' time in the queue.
     pub(super) queue_seconds: f64,
-    /// Time in the device, of all requests together.
+    /// Sum of all requests' time in the device.
     pub(super) device_seconds: f64,
-    /// Queue and device together.
+    /// Latencies of queue and device together.
     pub(super) total: BandHistogram,
 }
 
 impl WorkloadFigures {
-    /// The number of I/Os: each has a total latency.
+    /// Number of I/Os: each has a total latency.
     pub(super) fn ios(&self) -> u64 {
         self.total.count()
     }
 
-    /// Time in the queue and the device, of all requests together.
+    /// Sum of all requests' time in queue and device.
     pub(super) fn total_seconds(&self) -> f64 {
         self.total.at_most_schema_1().sum_seconds()
     }
 
-    /// What came since `before`: everything, if a counter is smaller than it was.
+    /// Growth since `before`, or everything if a counter went down.
     fn since(&self, before: Option<&Self>) -> Self {
         let is_continued = |before: &&Self| {
             self.bytes >= before.bytes && self.errors >= before.errors && self.ios() >= before.ios()
@@ -100,8 +100,8 @@ impl AddAssign<&Self> for WorkloadFigures {
     }
 }
 
-/// What came since `before`, by device. A workload counts from zero if it is new or began again, and so does one on a device
-/// that is not `continued`, as it is new.
+/// The growth since `before`, by device. A workload counts from zero if it is new or was reset, and on every device that is not
+/// in `continued`, because that device is new.
 pub(super) fn by_device<'a>(
     before: &[WorkloadView],
     after: &'a [WorkloadView],
@@ -132,7 +132,7 @@ pub(super) fn by_device<'a>(
     devices
 }
 
-/// A device that was replaced by another one may still be listed under the same name.
+/// Sums by device and op. A device that was replaced may still be listed under the same name.
 fn by_series(usage: &[WorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures> {
     let mut series: BTreeMap<_, WorkloadFigures> = BTreeMap::new();
     for usage in usage {
@@ -141,7 +141,7 @@ fn by_series(usage: &[WorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures>
     series
 }
 
-/// The workloads of a device by their share of its time, the largest first.
+/// Sorts the workloads of a device by their share of its time, largest first.
 pub(super) fn ranked(mut workloads: Vec<WorkloadWindow>, has_device_latency: bool) -> Vec<WorkloadWindow> {
     for workload in &mut workloads {
         workload.seconds =
@@ -162,7 +162,7 @@ impl WorkloadWindow {
     fn new(workload: &WorkloadView) -> Self {
         let WorkloadView { cgroup, name, .. } = workload;
         let name = if name.is_empty() { cgroup } else { name };
-        // This host's are as the kernel has them.
+        // Local names have not been sanitized yet.
         Self { cgroup: sanitize::text(cgroup), name: sanitize::text(name), ..Self::default() }
     }
 
@@ -207,9 +207,9 @@ mod tests {
         (name.to_owned(), ios, bytes, ms)
     }
 
-    /// 10 reads and 2 writes of 4 KiB on sda were there before.
+    /// 10 reads and 2 writes of 4 KiB on sda were counted before.
     #[test]
-    fn differences() {
+    fn workloads_are_the_growth_of_counters() {
         let reads = |ios| usage("sda", "read", ios, 0.0, 1e-3);
         let writes = |ios| usage("sda", "write", ios, 0.5e-3, 2e-3);
         let before = snapshot(vec![
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_again_counts_whole() {
+    fn counts_from_zero_after_a_reset() {
         let reads = |ios| vec![usage("sda", "read", ios, 0.0, 1e-3)];
         let expected = |ios| vec![row("/a", ios, ios * 4096, ios)];
         let before = snapshot(vec![workload("/a", reads(10))]);
         assert_eq!(between(&before, &snapshot(vec![workload("/a", reads(9))]))[0], expected(9));
         let mut later = snapshot(vec![workload("/a", reads(12))]);
         assert_eq!(between(&before, &later)[0], expected(2));
-        // Another start, of the workload, of the device, of the daemon.
+        // A restart of the workload, of the device, of the daemon.
         if let Some(workloads) = &mut later.workloads {
             workloads[0].since += Duration::from_secs(1);
         }
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!(between(&before, &later)[0], expected(12));
     }
 
-    /// The share is then of the time in the queue and the device.
+    /// Without a dispatch timestamp, the share is of the time in queue and device together.
     #[test]
-    fn without_a_timestamp_of_the_dispatch() {
+    fn shares_total_time_without_a_dispatch_timestamp() {
         let unsplit =
             |ios| WorkloadUsage { queue_ns: 0, device_ns: 0, ..usage("sda", "read", ios, 1e-3, 1e-3) };
         let mut after = snapshot(vec![workload("/a", vec![unsplit(1)]), workload("/b", vec![unsplit(3)])]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_does_not_count_them() {
+    fn an_old_daemon_has_no_workloads() {
         let after = Snapshot { workloads: None, ..snapshot(vec![]) };
         let window = Window::between(&snapshot(vec![]), &after);
         assert!(window.devices.iter().all(|device| device.workloads.is_none()));

@@ -1,54 +1,54 @@
-//! Numbers as few bits. Each is written as the difference between its length and the length that is expected of it, in unary,
-//! and the bits below its top one: of neighbours in a histogram the lengths hardly differ.
+//! Packs numbers into few bits. Each is written as the difference between its length and the expected one, in unary, followed by
+//! the bits below its top one. The lengths of neighbours in a histogram hardly differ.
 
 use std::sync::Arc;
 
 /// Appends bits to bytes, the lowest first.
 #[derive(Default)]
 pub(super) struct BitWriter {
-    /// Those before `end` are written. The others are kept for their memory.
+    /// Those before `end` are written. The others are kept to reuse the memory.
     bytes: Vec<u8>,
     end: usize,
     word: u64,
-    /// Bits of `word`, below 64 between two calls.
+    /// Number of bits used in `word`, below 64 between two calls.
     used: u32,
 }
 
-/// Takes bits from bytes. After the end there are zeros, so that a damaged block is read as some numbers, and ends.
+/// Reads bits from bytes. Zeros follow the end, so a corrupt block yields arbitrary numbers, but reading it terminates.
 #[derive(Clone)]
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
-    /// Bits that were taken.
+    /// Number of bits read.
     place: usize,
 }
 
-/// Fewer than eight bytes, and zeros after them.
+/// A word from fewer than eight bytes, padded with zeros.
 #[inline(never)]
 fn last_word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// How many bits a number has, from its top one on.
+/// Number of significant bits.
 pub(super) const fn length(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
-/// The length of a number that was expected to have another one, after so many ones.
-const fn length_of(ones: u32, expected: u32) -> u32 {
+/// Decodes a length from the number of ones before the first zero.
+const fn decode_length(ones: u32, expected: u32) -> u32 {
     let longer = (ones >> 1).cast_signed() ^ -(ones & 1).cast_signed();
     let length = if ones > 2 * expected { ones } else { expected.saturating_add_signed(longer) };
     if length < u64::BITS { length } else { u64::BITS }
 }
 
-/// So many bits are written or read in one step.
-const TOGETHER: u32 = 56;
+/// Maximum number of bits written or read in one step.
+const MAX_STEP: u32 = 56;
 
 const fn below(count: u32) -> u64 {
     (1 << count) - 1
 }
 
 impl BitWriter {
-    /// At most [`TOGETHER`] bits; those above must be zero.
+    /// Appends at most [`MAX_STEP`] bits. The bits above `count` must be zero.
     #[inline(always)]
     pub(super) fn bits(&mut self, value: u64, count: u32) {
         self.word |= value << self.used;
@@ -80,16 +80,16 @@ impl BitWriter {
         self.bits(flag.into(), 1);
     }
 
-    /// Writes a number that is expected to have so many bits. Returns how many it has.
+    /// Writes a number that is expected to have this many bits. Returns how many it has.
     #[inline]
     pub(super) fn number(&mut self, value: u64, expected: u32) -> u32 {
         let length = length(value);
         let longer = length.cast_signed() - expected.cast_signed();
         let around = ((longer << 1) ^ (longer >> 31)).cast_unsigned();
-        // No length is below zero: beyond twice the expected one, only longer ones are left.
+        // No length is below zero, so beyond twice the expected length, only longer ones are left to encode.
         let mut ones = if length > 2 * expected { length } else { around };
         let low = length.saturating_sub(1);
-        if ones + 1 + low <= TOGETHER {
+        if ones + 1 + low <= MAX_STEP {
             self.bits(below(ones) | (value & below(low)) << (ones + 1), ones + 1 + low);
             return length;
         }
@@ -105,7 +105,7 @@ impl BitWriter {
         length
     }
 
-    /// The bytes so far. The writer keeps its memory, for the next ones.
+    /// Returns the bytes so far. The writer keeps its memory for the next ones.
     pub(super) fn take(&mut self) -> Arc<[u8]> {
         let end = self.end + self.used.div_ceil(8) as usize;
         self.word(self.word);
@@ -120,7 +120,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, place: 0 }
     }
 
-    /// The next bits, at least [`TOGETHER`].
+    /// The next bits, at least [`MAX_STEP`].
     #[inline(always)]
     pub(super) fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.place / 8..).unwrap_or_default();
@@ -128,7 +128,7 @@ impl<'a> BitReader<'a> {
             >> (self.place % 8)
     }
 
-    /// Takes bits that were peeked at.
+    /// Skips bits that were peeked at.
     #[inline(always)]
     pub(super) const fn skip(&mut self, count: u32) {
         self.place += count as usize;
@@ -145,14 +145,14 @@ impl<'a> BitReader<'a> {
         self.bits(1) == 1
     }
 
-    /// Reads a number that was expected to have so many bits, and how many it has.
+    /// Reads a number that was expected to have this many bits. Returns it and how many it has.
     #[inline]
     pub(super) fn number(&mut self, expected: u32) -> (u64, u32) {
         let word = self.peek();
         let ones = word.trailing_ones();
-        let length = length_of(ones, expected);
+        let length = decode_length(ones, expected);
         let low = length.saturating_sub(1);
-        if ones + 1 + low > TOGETHER {
+        if ones + 1 + low > MAX_STEP {
             return self.long_number(expected);
         }
         let value = word >> (ones + 1) & below(low);
@@ -174,7 +174,7 @@ impl<'a> BitReader<'a> {
                 return (0, 0);
             }
         }
-        let length = length_of(ones, expected);
+        let length = decode_length(ones, expected);
         let Some(low) = length.checked_sub(1) else { return (0, 0) };
         let mut value = self.bits(low.min(32));
         if low > 32 {
@@ -183,7 +183,7 @@ impl<'a> BitReader<'a> {
         (value | 1 << low, length)
     }
 
-    /// The same without its length.
+    /// Reads a number that was expected to have this many bits.
     pub(super) fn value(&mut self, expected: u32) -> u64 {
         self.number(expected).0
     }
@@ -204,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_short() {
-        // One bit of the difference, and those below the top one.
+    fn numbers_of_expected_length_are_short() {
+        // One bit for the difference, and the bits below the top one.
         for (value, expected, bits) in
             [(0, 0, 1), (1, 1, 1), (1000, 10, 10), (1000, 11, 11), (1000, 9, 12), (1, 0, 2)]
         {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_ones_ends() {
+    fn reading_endless_ones_terminates() {
         let mut reader = BitReader::new(&[0xff; 100]);
         assert_eq!(reader.number(3), (0, 0));
         assert_eq!(BitReader::new(&[]).number(0), (0, 0));
@@ -225,7 +225,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn numbers_are_read_back(numbers in vec((any::<u64>(), 0..=64_u32, 0..=64_u32, any::<bool>()), 0..200)) {
+        fn numbers_survive_a_round_trip(numbers in vec((any::<u64>(), 0..=64_u32, 0..=64_u32, any::<bool>()), 0..200)) {
             let numbers: Vec<_> = numbers.into_iter().map(|(value, shift, expected, flag)| {
                 (value.checked_shr(shift).unwrap_or(0), expected, flag)
             }).collect();
@@ -241,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
+        fn reads_arbitrary_bytes(bytes in vec(any::<u8>(), 0..100)) {
             let mut reader = BitReader::new(&bytes);
             (0..1000).for_each(|expected| _ = reader.number(expected % 65));
         }

@@ -1,4 +1,4 @@
-//! One interval as bytes: its counts of the whole host, its devices in the order of their numbers, its slowest I/Os.
+//! One interval as bytes: host-wide counts, devices in the order of their numbers, and the slowest I/Os.
 
 use std::{
     sync::Arc,
@@ -16,27 +16,27 @@ use super::{
     names::{NameTable, Names},
 };
 
-/// How many of its slowest I/Os an interval has.
+/// Number of slowest I/Os in an interval.
 pub(super) const SLOWEST: usize = 10;
 
-/// Expected lengths: of a name's number, a time in microseconds since the epoch, a latency in nanoseconds, a sector.
+/// Expected lengths of the number of a name, a time in microseconds since the epoch, a latency in nanoseconds, and a sector.
 const NAME_LENGTH: u32 = 4;
 const TIME_LENGTH: u32 = 51;
 const LATENCY_LENGTH: u32 = 31;
 const SECTOR_LENGTH: u32 = 30;
 
-/// More than there are loss reasons: what is read of a damaged block ends.
-const MOST_REASONS: u64 = 256;
+/// An upper bound on the number of loss reasons, so that reading a corrupt block terminates.
+const MAX_REASONS: u64 = 256;
 
-/// Counts of the whole host.
+/// Host-wide counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Collections, and how many of them failed.
+    /// Collections, including failed ones.
     pub(super) collections: u64,
     pub(super) failures: u64,
     /// Slow I/Os that were not recorded.
     pub(super) slow_dropped: u64,
-    /// Completions in no histogram by reason, those that occurred.
+    /// Lost completions by reason, without zeros.
     pub(super) lost: Vec<(u32, u64)>,
 }
 
@@ -61,7 +61,7 @@ impl Counts {
         self.collections = self.collections.saturating_add(reader.value(1));
         self.failures = self.failures.saturating_add(reader.value(0));
         self.slow_dropped = self.slow_dropped.saturating_add(reader.value(0));
-        for _ in 0..reader.value(0).min(MOST_REASONS) {
+        for _ in 0..reader.value(0).min(MAX_REASONS) {
             let reason = reader.value(NAME_LENGTH) as u32;
             let count = reader.value(1);
             match self.lost.iter_mut().find(|(known, _)| *known == reason) {
@@ -72,7 +72,7 @@ impl Counts {
     }
 }
 
-/// A slow I/O whose names are numbers.
+/// A slow I/O with numbers instead of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NumberedIo {
     pub(super) number: u64,
@@ -156,14 +156,14 @@ impl NumberedIo {
         [self.device, self.op, self.status, self.cgroup]
     }
 
-    /// Its longest known latency: the total where it is known.
+    /// Its longest known latency, which is the total if that is known.
     fn latency_ns(&self) -> u64 {
         self.latencies_ns.iter().flatten().copied().max().unwrap_or_default()
     }
 }
 
-/// Adds an I/O to the [`SLOWEST`] of those so far: in place of the fastest, if there are enough. They stay in the order in which
-/// they are added.
+/// Adds an I/O to the slowest so far, at most [`SLOWEST`]: when those are full it replaces the fastest, if it is slower. They
+/// stay in the order in which they were added.
 pub fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
     if ios.len() < SLOWEST {
         ios.push(io);
@@ -175,7 +175,7 @@ pub fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
     }
 }
 
-/// Writes a block: counts, then devices, then slow I/Os. Sizes and workloads are a block of their own, which can be dropped.
+/// Writes a block: counts, devices, slow I/Os. Sizes and workloads go to a block of their own, which can be dropped.
 #[derive(Default)]
 pub(super) struct BlockWriter {
     writer: BitWriter,
@@ -184,7 +184,7 @@ pub(super) struct BlockWriter {
     breakdown: Option<Breakdown>,
 }
 
-/// The bytes of an interval, and those of its sizes and workloads.
+/// The block of an interval, and the block of its sizes and workloads.
 pub(super) type Blocks = (Arc<[u8]>, Option<Arc<[u8]>>);
 
 impl BlockWriter {
@@ -197,7 +197,7 @@ impl BlockWriter {
         }
     }
 
-    /// Devices must come in ascending order.
+    /// Devices must be written in ascending order of their numbers.
     pub(super) fn device(&mut self, number: u32, delta: &DeviceDelta) {
         self.writer.flag(true);
         self.writer.number(number.wrapping_sub(self.next_device).into(), 0);
@@ -216,17 +216,17 @@ impl BlockWriter {
     }
 }
 
-/// Several intervals, read side by side and added up: a device of all of them at a time.
+/// Merges several intervals by reading them in parallel, one device at a time across all of them.
 pub(super) struct BlockSum<'a> {
     blocks: Vec<Block<'a>>,
-    /// None if one of them has none.
+    /// `None` unless all of them have sizes and workloads.
     pub(super) breakdown: Option<Breakdown>,
 }
 
 struct Block<'a> {
     reader: BitReader<'a>,
     breakdown: Option<BreakdownReader<'a>>,
-    /// The device that comes next.
+    /// Number of the next device.
     device: Option<u32>,
 }
 
@@ -238,7 +238,7 @@ impl Block<'_> {
 }
 
 impl<'a> BlockSum<'a> {
-    /// Reads the counts, and adds them to `counts`.
+    /// Reads the counts and adds them to `counts`.
     pub(super) fn begin(intervals: &'a [Interval], counts: &mut Counts) -> Self {
         let has_breakdown = intervals.iter().all(|interval| interval.breakdown.is_some());
         let begun = intervals.iter().map(|interval| {
@@ -257,7 +257,7 @@ impl<'a> BlockSum<'a> {
         Self { blocks, breakdown }
     }
 
-    /// Adds up the next device. None after the last.
+    /// Sums the next device into `delta` and returns its number. `None` after the last.
     pub(super) fn next_device(&mut self, delta: &mut DeviceDelta) -> Option<u32> {
         let number = self.blocks.iter().filter_map(|block| block.device).min()?;
         delta.clear();
@@ -268,7 +268,7 @@ impl<'a> BlockSum<'a> {
         Some(number)
     }
 
-    /// The slowest I/Os of all blocks, to be read after the devices.
+    /// Returns the slowest I/Os of all blocks. Must be called after the devices were read.
     pub(super) fn slowest(&mut self) -> Vec<NumberedIo> {
         let mut ios = Vec::new();
         for block in &mut self.blocks {
@@ -281,12 +281,12 @@ impl<'a> BlockSum<'a> {
     }
 }
 
-/// Since the epoch; 0 before it.
+/// Microseconds since the epoch; 0 for earlier times.
 pub(super) fn microseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// A time in microseconds since the epoch.
+/// The time that is this many microseconds after the epoch.
 pub(super) fn at(microseconds: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_micros(microseconds)).unwrap_or(UNIX_EPOCH)
 }

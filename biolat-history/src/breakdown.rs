@@ -1,18 +1,18 @@
-//! What comes first in the block of an interval's sizes and workloads.
+//! The head of an interval's block of sizes and workloads.
 
 use biolat_model::snapshot::Snapshot;
 
 use super::bits::BitReader;
 
-/// What an interval has of sizes and workloads.
+/// What the block contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Breakdown {
-    /// Whether workloads are counted. Of sizes, each op tells.
+    /// Whether workloads are counted. For sizes, each op has its own flag.
     pub(super) has_workloads: bool,
 }
 
 impl Breakdown {
-    /// None if neither is counted.
+    /// `None` if neither is counted.
     pub(super) fn of(snapshot: &Snapshot) -> Option<Self> {
         let has_workloads = snapshot.workloads.is_some();
         let mut series = snapshot.devices.iter().flat_map(|view| &view.series);

@@ -1,4 +1,4 @@
-//! The counts of one histogram as an array, to add to, and as bits.
+//! The counts of one histogram: as an array to add to, and packed in bits.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::{
     quads::{Quad, longest},
 };
 
-/// No quad; any range can be joined to it.
+/// The empty range of quads, which any range can be joined to.
 const NONE: Range<usize> = Range { start: usize::MAX, end: 0 };
 
-/// What is expected of the length of the first quad.
+/// Expected length of the first quad.
 const COUNT_LENGTH: u32 = 1;
 
-/// Quads for so many buckets and the overflow.
+/// The number of quads for this many buckets and the overflow.
 const fn quads_of(buckets: usize) -> usize {
     (buckets + 1).div_ceil(4)
 }
@@ -24,19 +24,19 @@ const fn quads_of(buckets: usize) -> usize {
 /// Latencies of a device and op.
 pub(super) type LatencyCells = Cells<{ quads_of(BUCKETS) }>;
 
-/// Latencies of a band of sizes, or of a workload: of four buckets each.
+/// Latencies of a size band or a workload: each cell is four buckets.
 pub(super) type BandCells = Cells<{ quads_of(BUCKETS / 4) }>;
 
-/// Latencies that came in an interval.
+/// Latencies of an interval.
 #[derive(Clone)]
 pub(super) struct Cells<const QUADS: usize> {
-    /// Those of the zero bucket, which may be far more than its neighbours have.
+    /// The zero bucket's count. It can be far higher than its neighbours'.
     zero: u64,
-    /// Those of all other buckets, and the overflow. Counts after it stay zero.
+    /// The counts of all other buckets and of the overflow. Anything after the overflow stays zero.
     counts: [Quad; QUADS],
-    /// Quads. All others are zero.
+    /// Range of quads that may be non-zero.
     touched: Range<usize>,
-    /// The sum in nanoseconds, modulo 2^64: 584 years of latency in one interval.
+    /// Sum in nanoseconds, modulo 2^64: that is 584 years of latency in one interval.
     pub(super) sum_ns: u64,
 }
 
@@ -47,20 +47,20 @@ impl<const QUADS: usize> Default for Cells<QUADS> {
 }
 
 impl<const QUADS: usize> Cells<QUADS> {
-    /// Buckets of schema 3 in a cell.
+    /// Schema 3 buckets per cell.
     const WIDTH: usize = BUCKETS.div_ceil(4 * QUADS - 1);
     const OVERFLOW: usize = BUCKETS / Self::WIDTH;
-    /// Bits of a number of quads.
+    /// Bits for a number of quads.
     const PLACE_BITS: u32 = QUADS.ilog2() + 1;
 
-    /// The cell of a bucket of schema 3; none if there is no such bucket.
+    /// The cell of a schema 3 bucket, if there is such a bucket.
     #[inline]
     fn cell(index: i32) -> Option<usize> {
         let bucket = index.wrapping_sub(FIRST_NATIVE_INDEX).cast_unsigned() as usize;
         (bucket < BUCKETS).then_some(bucket / Self::WIDTH)
     }
 
-    /// The number of latencies.
+    /// Number of latencies.
     pub(super) fn count(&self) -> u64 {
         self.quads().iter().fold(self.zero, |sum, quad| sum.wrapping_add(sum_of(*quad)))
     }
@@ -71,7 +71,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         (self.zero, self.sum_ns) = (0, 0);
     }
 
-    /// To be called before these cells are set.
+    /// Must be called before these cells are set.
     fn touch(&mut self, cells: Range<usize>) {
         self.join(&(cells.start / 4..cells.end.div_ceil(4)));
     }
@@ -81,7 +81,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         self.touched.end = self.touched.end.max(quads.end);
     }
 
-    /// Adds what came since `before`. False if any count is lower than before, so that they are no such counts.
+    /// Adds the growth since `before`. Returns false if any count went down, in which case the result is meaningless.
     pub(super) fn add_growth(&mut self, before: &Histogram, after: &Histogram) -> bool {
         let mut is_continued =
             after.sum_ns >= before.sum_ns && after.zero >= before.zero && after.overflow >= before.overflow;
@@ -116,7 +116,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         is_continued
     }
 
-    /// Finds the quads that are not zero, of those that a histogram has.
+    /// Extends `touched` by the quads that a histogram made non-zero.
     fn touch_grown(&mut self, histogram: &Histogram) {
         let cell = |bucket: Option<&(i32, u64)>| bucket.and_then(|(index, _)| Self::cell(*index));
         let start = cell(histogram.buckets.first()).unwrap_or(Self::OVERFLOW);
@@ -134,7 +134,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         self.zero == 0 && self.touched.is_empty() && self.sum_ns == 0
     }
 
-    /// With the indices of the cells' own schema.
+    /// Returns a histogram with indices in the schema of the cells.
     pub(super) fn histogram(&self) -> Histogram {
         let index =
             |cell: usize| (FIRST_NATIVE_INDEX + ((cell + 1) * Self::WIDTH) as i32 - 1) / Self::WIDTH as i32;
@@ -148,8 +148,8 @@ impl<const QUADS: usize> Cells<QUADS> {
         }
     }
 
-    /// Writes the zero bucket, the quads between the first and the last that are not zero, and the sum. If they are about
-    /// those of `similar`, the difference is written. The sum is expected to be `known_ns`.
+    /// Writes the zero bucket, the quads from the first to the last non-zero one, and the sum. If the quads are close to those of
+    /// `similar`, only the differences are written. The sum is expected to be `known_ns`.
     pub(super) fn write(&self, writer: &mut BitWriter, similar: Option<&Self>, known_ns: Option<u64>) {
         writer.flag(self.is_empty());
         if self.is_empty() {
@@ -187,7 +187,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         };
     }
 
-    /// Reads what was written.
+    /// Reads what [`Self::write`] wrote.
     pub(super) fn read(&mut self, reader: &mut BitReader<'_>, similar: Option<&Self>, known_ns: Option<u64>) {
         self.clear();
         if reader.flag() {
@@ -222,12 +222,12 @@ impl<const QUADS: usize> Cells<QUADS> {
         };
     }
 
-    /// Adds others.
+    /// Adds the counts and the sum of `others`.
     pub(super) fn add_all(&mut self, others: &Self) {
         self.with_others(others, u64::wrapping_add);
     }
 
-    /// Takes others away. Below zero, counts wrap.
+    /// Subtracts the counts and the sum of `others`, wrapping below zero.
     pub(super) fn subtract(&mut self, others: &Self) {
         self.with_others(others, u64::wrapping_sub);
     }
@@ -244,7 +244,7 @@ impl<const QUADS: usize> Cells<QUADS> {
         self.sum_ns = sum(self.sum_ns, others.sum_ns);
     }
 
-    /// Whether each count and the sum is at least that of others.
+    /// Whether every count and the sum are at least those of `others`.
     pub(super) fn contains(&self, others: &Self) -> bool {
         let own = self.counts.get(others.touched.clone()).unwrap_or_default().as_flattened();
         let others_counts = others.quads().as_flattened();
@@ -259,7 +259,7 @@ impl<const QUADS: usize> Cells<QUADS> {
 }
 
 impl LatencyCells {
-    /// The same latencies as those of a band or workload.
+    /// The same latencies at the resolution of a band or workload.
     pub(super) fn coarse(&self) -> BandCells {
         let mut coarse = BandCells { zero: self.zero, sum_ns: self.sum_ns, ..BandCells::default() };
         let counts = coarse.counts.as_flattened_mut().iter_mut();
@@ -289,7 +289,7 @@ fn sums([a, b, c, d]: Quad, other: Quad) -> Quad {
     [sum(a, other[0]), sum(b, other[1]), sum(c, other[2]), sum(d, other[3])]
 }
 
-/// Whether the differences are shorter, by every second quad.
+/// Whether the differences are shorter than the quads themselves, judging by every second quad.
 fn is_similar(quads: &[Quad], others: &[Quad]) -> bool {
     let (mut own, mut apart) = (0, 0);
     for (&quad, &other) in quads.iter().zip(others).step_by(2) {
@@ -299,7 +299,7 @@ fn is_similar(quads: &[Quad], others: &[Quad]) -> bool {
     apart < own
 }
 
-/// Small numbers of small differences of either sign.
+/// Maps differences of either sign to unsigned numbers, small ones to small ones.
 pub(super) const fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
 }
@@ -308,8 +308,8 @@ pub(super) const fn from_zigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// About how long the sum of the latencies in a bucket is, if their count has this length: a latency in the first ones has
-/// 10 bits, and one more in every eighth bucket.
+/// Expected length of the sum of a bucket's latencies, given the length of their count: a latency in the first buckets has 10
+/// bits, and one more for every eight buckets.
 const fn sum_length(bucket: usize, count: u32) -> u32 {
     let sum = count + 10 + (bucket / 8) as u32;
     if count == 0 {
@@ -321,7 +321,7 @@ const fn sum_length(bucket: usize, count: u32) -> u32 {
     }
 }
 
-/// How long a count of bytes is expected to be: some kilobytes for each.
+/// Expected length of a byte count: a few kilobytes per I/O.
 pub(super) const fn bytes_length(ios: u64) -> u32 {
     let length = length(ios);
     if length == 0 { 0 } else { length + 13 }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_went_back() {
+    fn detects_decreasing_counts() {
         let histogram = |buckets: &[(i32, u64)]| Histogram { buckets: buckets.to_vec(), ..Histogram::new() };
         let grown = |before: &[(i32, u64)], after: &[(i32, u64)]| {
             LatencyCells::default().add_growth(&histogram(before), &histogram(after))
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_went_back() {
+    fn clear_removes_leftovers_of_decreasing_counts() {
         let high = Histogram { zero: 5, buckets: vec![(3, 7), (60, 9)], overflow: 5, sum_ns: 9 };
         let low = Histogram { zero: 1, buckets: vec![(3, 6)], overflow: 0, sum_ns: 3 };
         let mut cells = LatencyCells::default();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_count_is_written() {
+    fn writes_a_sum_without_counts() {
         let mut writer = BitWriter::default();
         let total = LatencyCells { sum_ns: 7, ..LatencyCells::default() };
         total.write(&mut writer, Some(&LatencyCells::default()), None);
@@ -384,27 +384,27 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn growth_is_written_and_read_back(
-            before in any_histogram(), came in any_histogram(), known in proptest::option::of(any::<u64>()),
-            other in any_histogram(), is_like_came in any::<bool>(),
+        fn growth_survives_a_round_trip(
+            before in any_histogram(), added in any_histogram(), known in proptest::option::of(any::<u64>()),
+            other in any_histogram(), is_like_added in any::<bool>(),
         ) {
             let mut after = before.clone();
-            after.add(&came);
+            after.add(&added);
             let mut cells = LatencyCells::default();
             prop_assert!(cells.add_growth(&before, &after));
-            prop_assert_eq!((cells.histogram(), cells.count()), (came.clone(), came.count()));
+            prop_assert_eq!((cells.histogram(), cells.count()), (added.clone(), added.count()));
             let mut writer = BitWriter::default();
             let mut similar = LatencyCells::default();
-            similar.add_growth(&Histogram::new(), if is_like_came { &after } else { &other });
+            similar.add_growth(&Histogram::new(), if is_like_added { &after } else { &other });
             cells.write(&mut writer, Some(&similar), known);
             cells.write(&mut writer, None, known);
             let mut read = LatencyCells::default();
             let bytes = writer.take();
             let mut reader = BitReader::new(&bytes);
             read.read(&mut reader, Some(&similar), known);
-            prop_assert_eq!(read.histogram(), came.clone());
+            prop_assert_eq!(read.histogram(), added.clone());
             read.read(&mut reader, None, known);
-            prop_assert_eq!(read.histogram(), came.clone());
+            prop_assert_eq!(read.histogram(), added.clone());
             let mut sum = LatencyCells::default();
             sum.add_growth(&Histogram::new(), &before);
             sum.add_all(&read);

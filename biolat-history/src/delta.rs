@@ -1,5 +1,5 @@
-//! What came in an interval, of one device and each of its ops: taken from two snapshots, added up, written and read.
-//! Names are numbers here, see `names`.
+//! The I/O of one device and its ops in an interval: computed from two snapshots, added up, written and read. Names are numbers
+//! here, see `names`.
 
 use std::time::Duration;
 
@@ -21,28 +21,28 @@ use super::{
 
 const GROUPS: usize = Group::ALL.len();
 
-/// The expected length of a name's number, and of an age in nanoseconds.
+/// Expected lengths of the number of a name, and of an age in nanoseconds.
 const NAME_LENGTH: u32 = 3;
 const AGE_LENGTH: u32 = 22;
 
-/// More than any kernel has of ops, and of block statuses: what is read of a damaged block ends.
-const MOST_NAMES: u64 = 256;
+/// An upper bound on the number of ops and of block statuses, so that reading a corrupt block terminates.
+const MAX_NAMES: u64 = 256;
 
 /// One device.
 #[derive(Default)]
 pub(super) struct DeviceDelta {
     pub(super) phases: [bool; PHASES],
-    /// The largest numbers and the largest age.
+    /// The maximum of each figure.
     pub(super) inflight: Inflight,
-    /// Completions that the probe missed, in the order of [`Group::ALL`].
+    /// Missed completions, in the order of [`Group::ALL`].
     pub(super) missed: [u64; GROUPS],
-    /// The first `used` are of ops that had I/O. The others are kept for their memory.
+    /// The first `used` are ops with I/O. The others are kept to reuse their memory.
     series: Vec<SeriesDelta>,
     used: usize,
     read: SeriesRead,
 }
 
-/// What is read of one block, to be added.
+/// Buffers for one block that is read, before it is added.
 #[derive(Default)]
 struct SeriesRead {
     phases: [LatencyCells; PHASES],
@@ -55,7 +55,7 @@ pub(super) struct SeriesDelta {
     pub(super) op: u32,
     pub(super) bytes: u64,
     pub(super) requeues: u64,
-    /// By status, each once.
+    /// By status, each status once.
     pub(super) errors: Vec<(u32, u64)>,
     /// In the order of [`biolat_common::series::Phase`].
     pub(super) phases: [LatencyCells; PHASES],
@@ -69,12 +69,12 @@ impl DeviceDelta {
         (self.phases, self.inflight, self.missed) = Default::default();
     }
 
-    /// Those that had I/O.
+    /// The ops that had I/O.
     pub(super) fn series(&self) -> &[SeriesDelta] {
         &self.series[..self.used]
     }
 
-    /// Where the series of an op is.
+    /// Index of the series of an op, which is created if necessary.
     fn place_of(&mut self, op: u32) -> usize {
         self.series().iter().position(|series| series.op == op).unwrap_or_else(|| {
             if self.used == self.series.len() {
@@ -86,7 +86,7 @@ impl DeviceDelta {
         })
     }
 
-    /// Takes what came since `before`, which is the same device or none. False if there is nothing to keep.
+    /// Computes the growth since `before`, an earlier view of the same device. Returns false if there is nothing to store.
     pub(super) fn take(
         &mut self,
         before: Option<&DeviceView>,
@@ -147,7 +147,7 @@ impl DeviceDelta {
         }
     }
 
-    /// Adds what was written: of in-flight I/Os the largest.
+    /// Adds a device that [`Self::write`] wrote; figures of I/Os in flight become the maximum.
     pub(super) fn add_read(
         &mut self,
         reader: &mut BitReader<'_>,
@@ -172,7 +172,7 @@ impl DeviceDelta {
                 *missed = missed.saturating_add(reader.value(0));
             }
         }
-        for _ in 0..reader.value(2).min(MOST_NAMES) {
+        for _ in 0..reader.value(2).min(MAX_NAMES) {
             let op = reader.value(NAME_LENGTH) as u32;
             let place = self.place_of(op);
             self.series[place].add_read(reader, breakdown.as_deref_mut(), &mut self.read);
@@ -189,7 +189,7 @@ impl SeriesDelta {
         self.usages.clear();
     }
 
-    /// Takes what came since `before`: everything, if any count is lower than before. False if there is nothing.
+    /// Computes the growth since `before`, or takes everything if any count went down. Returns false if there is none.
     fn take(&mut self, before: Option<&SeriesView>, after: &SeriesView, names: &mut NameTable) -> bool {
         if let Some(before) = before
             && self.take_growth(before, after, names)
@@ -201,7 +201,7 @@ impl SeriesDelta {
         !self.is_empty()
     }
 
-    /// False if any count is lower than before.
+    /// Returns false if any count went down.
     fn take_growth(&mut self, before: &SeriesView, after: &SeriesView, names: &mut NameTable) -> bool {
         let mut is_continued = true;
         let mut grown = |had: u64, has: u64| {
@@ -214,7 +214,7 @@ impl SeriesDelta {
             let had = before.errors.get(status).copied().unwrap_or_default();
             match grown(had, count) {
                 0 => {}
-                came => self.errors.push((names.text(status), came)),
+                growth => self.errors.push((names.text(status), growth)),
             }
         }
         for (cells, (had, has)) in self.phases.iter_mut().zip(before.histograms.iter().zip(&after.histograms))
@@ -224,12 +224,12 @@ impl SeriesDelta {
         self.sizes.add_growth(before.sizes.as_ref(), after.sizes.as_ref()) && is_continued
     }
 
-    /// What all bands of sizes have together, as long as the kernel records dispatches.
+    /// The sum of all size bands, if the kernel records the dispatch.
     fn in_bands(&self) -> BandCells {
         in_bands(&self.phases)
     }
 
-    /// What all workloads did together.
+    /// The sum of all workloads.
     fn in_all(&self) -> UsageRest {
         in_all(&self.phases, self.bytes)
     }
@@ -247,7 +247,7 @@ impl SeriesDelta {
         admission.write(writer, None, None);
         queue.write(writer, None, None);
         device.write(writer, None, None);
-        // Mostly the sum of both, and nearly that of the device if the queue is short.
+        // Mostly the sum of queue and device, and close to the device if the queue is short.
         total.write(writer, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
         writer.number(self.bytes, bytes_length(total.count()));
         writer.number(self.requeues, 0);
@@ -280,7 +280,7 @@ impl SeriesDelta {
             }
         }
         self.requeues = self.requeues.saturating_add(reader.value(0));
-        for _ in 0..reader.value(0).min(MOST_NAMES) {
+        for _ in 0..reader.value(0).min(MAX_NAMES) {
             let status = reader.value(NAME_LENGTH) as u32;
             let count = reader.value(1);
             match self.errors.iter_mut().find(|(known, _)| *known == status) {

@@ -1,23 +1,23 @@
-//! One interval: its times by both clocks, and its block.
+//! One interval: its times by both clocks, and its blocks.
 
 use std::{sync::Arc, time::Duration};
 
-/// Memory of a block besides its bytes: its counts of owners, and the heap's own.
+/// Memory of a block in addition to its bytes: reference counts and allocator overhead.
 const BLOCK_OVERHEAD: usize = 32;
 
-/// The wall clock has been set if it shows another time than the monotonic one by so many microseconds.
+/// The wall clock was set if it differs from the monotonic clock by this many microseconds.
 const CLOCK_JUMP_US: u64 = 1_000_000;
 
-/// What came between two collections, or in several such intervals together.
+/// The I/O between two collections, or the sum of several such intervals.
 #[derive(Clone, Debug)]
 pub(super) struct Interval {
-    /// By the monotonic clock, which goes on while the machine is suspended.
+    /// Start by the monotonic clock, which keeps running while the machine is suspended.
     pub(super) began: Duration,
     pub(super) ended: Duration,
-    /// By the wall clock as it was set then, in microseconds since the epoch.
+    /// End by the wall clock at the time, in microseconds since the epoch.
     pub(super) ended_us: u64,
     pub(super) block: Arc<[u8]>,
-    /// Sizes and workloads; none if neither is counted, or they were dropped.
+    /// Sizes and workloads. `None` if neither is counted, or if they were dropped.
     pub(super) breakdown: Option<Arc<[u8]>>,
 }
 
@@ -26,12 +26,12 @@ impl Interval {
         self.ended.saturating_sub(self.began)
     }
 
-    /// When it began, by the wall clock as it was set when it ended.
+    /// Start, by the wall clock as it was set at the end.
     pub(super) fn began_us(&self) -> u64 {
         self.ended_us.saturating_sub(self.length().as_micros() as u64)
     }
 
-    /// Its memory.
+    /// Memory of the interval.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + BLOCK_OVERHEAD + self.block.len() + self.breakdown_bytes()
     }
@@ -40,7 +40,7 @@ impl Interval {
         self.breakdown.as_ref().map_or(0, |breakdown| BLOCK_OVERHEAD + breakdown.len())
     }
 
-    /// Whether `next`, which follows it, belongs to the same interval of a coarser tier that begins with `first`.
+    /// Whether `next`, which follows it, belongs to the same interval of a coarser tier, which begins with `first`.
     pub(super) fn continues(&self, first: &Self, next: &Self, width: Duration) -> bool {
         let slot = |interval: &Self| interval.began_us() / width.as_micros() as u64;
         slot(first) == slot(next)

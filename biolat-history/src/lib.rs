@@ -1,8 +1,8 @@
-//! What came in each interval of the last day: of every device and op the latencies at full resolution, bytes, errors, and the
-//! slowest I/Os. Made of the collector's snapshots as they are; it has no clock, and knows nothing of probes and formats.
+//! The I/O of each interval of the last day: latencies at full resolution, bytes and errors by device and op, and the slowest
+//! I/Os. It is built from the collector's snapshots alone; it has no clock, and knows nothing of probes and formats.
 //!
-//! An interval is one block of bytes, in which neighbours that are about as long take few bits: a busy drive takes about 170 bytes an op. See
-//! `docs/history.md`.
+//! An interval is a packed block in which neighbouring counts of similar length take few bits: about 170 bytes per op of a busy
+//! drive. See `docs/history.md`.
 
 #![deny(unsafe_code)]
 
@@ -29,5 +29,5 @@ pub use block::add_to_slowest;
 pub use file::{FileWriter, Origin};
 pub use selection::Selection;
 pub use shared::SharedHistory;
-pub use store::LONG;
+pub use store::LONG_INTERVAL;
 pub use store::{HistoryLimits, Store};

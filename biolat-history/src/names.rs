@@ -1,5 +1,5 @@
-//! The numbers of names: a device, an op or a status is named once, however many intervals have it. A name is forgotten
-//! with the last interval that has it.
+//! Numbers for names. A device, an op or a status is stored once, regardless of how many intervals refer to it, and is forgotten
+//! with the last of them.
 
 use std::{
     collections::HashMap,
@@ -15,17 +15,17 @@ use biolat_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What an entry takes besides its text: in a list and a map, with the heap's own bytes.
+/// Memory of an entry in addition to its text, in a list and a map, including allocator overhead.
 const ENTRY_BYTES: usize = 160;
 
-/// A device from when its counters were zero until it disappears.
+/// A device from the time its counters were zero until it disappears.
 #[derive(Debug)]
-pub(super) struct DeviceLife {
+pub(super) struct DeviceIncarnation {
     pub(super) device: Device,
     pub(super) since: SystemTime,
 }
 
-/// Who a workload is.
+/// The identity of a workload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WorkloadName {
     pub(super) cgroup: String,
@@ -33,10 +33,10 @@ pub(super) struct WorkloadName {
     pub(super) since: SystemTime,
 }
 
-/// How workloads are named that have no room of their own.
+/// Name of the workload that stands for all workloads without a slot of their own.
 const OTHER_WORKLOADS: &str = "other";
 
-/// Names by number, in ascending order. A new one gets the next number.
+/// Names by number, in ascending order. A new name gets the next number.
 #[derive(Debug)]
 struct NameList<T: ?Sized> {
     entries: Vec<Entry<T>>,
@@ -46,7 +46,7 @@ struct NameList<T: ?Sized> {
 #[derive(Debug)]
 struct Entry<T: ?Sized> {
     number: u32,
-    /// The end of the latest interval that has it.
+    /// End of the latest interval that uses it.
     used: Duration,
     name: Arc<T>,
 }
@@ -80,7 +80,7 @@ impl<T: ?Sized> NameList<T> {
         number
     }
 
-    /// Those that `written` does not have as they are.
+    /// Names that `written` lacks, or has with other contents.
     fn since<'a>(&'a self, written: &'a Self) -> impl Iterator<Item = (u32, &'a T)> {
         let is_written = |entry: &&Entry<T>| {
             let place = written.place(entry.number);
@@ -89,7 +89,7 @@ impl<T: ?Sized> NameList<T> {
         self.entries.iter().filter(move |entry| !is_written(entry)).map(|entry| (entry.number, &*entry.name))
     }
 
-    /// Adds a name with the number that another daemon gave it, or another one in its place.
+    /// Adds a name under the number that another daemon gave it, or replaces the name under that number.
     fn put(&mut self, number: u32, name: Arc<T>) {
         self.next = self.next.max(number.saturating_add(1));
         match self.entries.binary_search_by_key(&number, |entry| entry.number) {
@@ -98,7 +98,7 @@ impl<T: ?Sized> NameList<T> {
         }
     }
 
-    /// Removes those that are not in use.
+    /// Removes names that are not in use.
     fn keep(&mut self, used: &HashMap<u32, Duration>) {
         self.entries.retain_mut(|entry| used.get(&entry.number).map(|last| entry.used = *last).is_some());
     }
@@ -109,7 +109,7 @@ impl<T: ?Sized> NameList<T> {
         }
     }
 
-    /// Removes those that were used last before the oldest interval began.
+    /// Removes names whose last use was before the oldest interval began.
     fn forget(&mut self, oldest: Duration, mut forgotten: impl FnMut(u32, &T)) {
         self.entries.retain(|entry| {
             let is_used = entry.used > oldest;
@@ -121,59 +121,61 @@ impl<T: ?Sized> NameList<T> {
     }
 }
 
-/// The numbers of names in use, with the end of the latest interval that has each.
+/// The numbers of names in use, with the end of the latest interval that uses each.
 #[derive(Default)]
 pub(super) struct Used {
     pub(super) texts: HashMap<u32, Duration>,
-    pub(super) lives: HashMap<u32, Duration>,
+    pub(super) incarnations: HashMap<u32, Duration>,
     pub(super) workloads: HashMap<u32, Duration>,
 }
 
-/// Names as a file has them.
+/// Names as a file stores them.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct NewNames {
     texts: Vec<(u32, String)>,
-    /// With the nanoseconds from the epoch to when their counters were zero.
-    lives: Vec<(u32, Device, u64)>,
+    /// With the time when the counters were zero, in nanoseconds since the epoch.
+    #[serde(rename = "lives")]
+    incarnations: Vec<(u32, Device, u64)>,
     workloads: Vec<(u32, String, Identity, u64)>,
 }
 
-/// How many names there are in a record of a file at most.
-const AT_ONCE: usize = 1000;
+/// Maximum number of names of each kind in a record of a file.
+const MAX_NAMES_PER_RECORD: usize = 1000;
 
 impl NewNames {
-    /// The same in pieces.
+    /// Splits them into records.
     pub(super) fn pieces(mut self) -> impl Iterator<Item = Self> {
         std::iter::from_fn(move || {
             if self.is_empty() {
                 return None;
             }
-            let (texts, lives, workloads) = (&mut self.texts, &mut self.lives, &mut self.workloads);
+            let (texts, incarnations, workloads) =
+                (&mut self.texts, &mut self.incarnations, &mut self.workloads);
             Some(Self {
-                texts: texts.drain(..texts.len().min(AT_ONCE)).collect(),
-                lives: lives.drain(..lives.len().min(AT_ONCE)).collect(),
-                workloads: workloads.drain(..workloads.len().min(AT_ONCE)).collect(),
+                texts: texts.drain(..texts.len().min(MAX_NAMES_PER_RECORD)).collect(),
+                incarnations: incarnations.drain(..incarnations.len().min(MAX_NAMES_PER_RECORD)).collect(),
+                workloads: workloads.drain(..workloads.len().min(MAX_NAMES_PER_RECORD)).collect(),
             })
         })
     }
 
     const fn is_empty(&self) -> bool {
-        self.texts.is_empty() && self.lives.is_empty() && self.workloads.is_empty()
+        self.texts.is_empty() && self.incarnations.is_empty() && self.workloads.is_empty()
     }
 }
 
-/// The names of all intervals.
+/// The names of all intervals, and their numbers.
 #[derive(Default)]
 pub(super) struct NameTable {
     pub(super) names: Names,
-    numbers_of_texts: HashMap<Arc<str>, u32>,
-    /// The latest life of each device name.
-    numbers_of_lives: HashMap<Arc<str>, u32>,
+    text_numbers: HashMap<Arc<str>, u32>,
+    /// The latest incarnation of each device name.
+    incarnation_numbers: HashMap<Arc<str>, u32>,
     /// By cgroup.
-    numbers_of_workloads: HashMap<Arc<str>, u32>,
+    workload_numbers: HashMap<Arc<str>, u32>,
     /// When the snapshot's counters were zero.
     started: Option<SystemTime>,
-    /// The time of the interval that is being recorded.
+    /// End of the interval that is being recorded.
     now: Duration,
     bytes: usize,
 }
@@ -182,32 +184,34 @@ pub(super) struct NameTable {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     texts: NameList<str>,
-    lives: NameList<DeviceLife>,
+    incarnations: NameList<DeviceIncarnation>,
     workloads: NameList<WorkloadName>,
 }
 
 impl Names {
-    /// Empty if it is unknown, which none is.
+    /// Empty if the number is unknown, which only happens in a corrupt file.
     pub(super) fn text(&self, number: u32) -> &str {
         self.texts.get(number).unwrap_or_default()
     }
 
-    pub(super) fn life(&self, number: u32) -> Option<&DeviceLife> {
-        self.lives.get(number)
+    pub(super) fn incarnation(&self, number: u32) -> Option<&DeviceIncarnation> {
+        self.incarnations.get(number)
     }
 
     pub(super) fn workload(&self, number: u32) -> Option<&WorkloadName> {
         self.workloads.get(number)
     }
 
-    /// Those that `written` does not have.
+    /// Names that `written` does not have.
     pub(super) fn since(&self, written: &Self) -> NewNames {
-        let lives = self.lives.since(&written.lives);
+        let incarnations = self.incarnations.since(&written.incarnations);
         let workloads = self.workloads.since(&written.workloads);
         NewNames {
             texts: self.texts.since(&written.texts).map(|(number, text)| (number, text.to_owned())).collect(),
-            lives: lives
-                .map(|(number, life)| (number, life.device.clone(), nanoseconds(life.since)))
+            incarnations: incarnations
+                .map(|(number, incarnation)| {
+                    (number, incarnation.device.clone(), nanoseconds(incarnation.since))
+                })
                 .collect(),
             workloads: workloads
                 .map(|(number, WorkloadName { cgroup, identity, since })| {
@@ -217,13 +221,13 @@ impl Names {
         }
     }
 
-    /// Adds those of a file.
+    /// Adds names from a file.
     pub(super) fn add(&mut self, new: NewNames) {
         for (number, text) in new.texts {
             self.texts.put(number, text.into());
         }
-        for (number, device, since) in new.lives {
-            self.lives.put(number, Arc::new(DeviceLife { device, since: time(since) }));
+        for (number, device, since) in new.incarnations {
+            self.incarnations.put(number, Arc::new(DeviceIncarnation { device, since: time(since) }));
         }
         for (number, cgroup, identity, since) in new.workloads {
             self.workloads.put(number, Arc::new(WorkloadName { cgroup, identity, since: time(since) }));
@@ -232,56 +236,59 @@ impl Names {
 }
 
 impl NameTable {
-    /// The names that are asked for from now on are those of an interval that ends at this time.
+    /// Begins an interval that ends at `now`: all names requested from here on are used by it.
     pub(super) fn begin(&mut self, now: Duration, started: SystemTime) {
         (self.now, self.started) = (now, Some(started));
     }
 
     /// The number of an op, a status, a reason, or the name of a device or cgroup.
     pub(super) fn text(&mut self, text: &str) -> u32 {
-        let number = self.numbers_of_texts.get(text).copied().unwrap_or_else(|| {
+        let number = self.text_numbers.get(text).copied().unwrap_or_else(|| {
             let text: Arc<str> = text.into();
             self.bytes += ENTRY_BYTES + text.len();
             let number = self.names.texts.add(Arc::clone(&text));
-            self.numbers_of_texts.insert(text, number);
+            self.text_numbers.insert(text, number);
             number
         });
         self.names.texts.set_used(number, self.now);
         number
     }
 
-    /// The number of a device's present life, if it has one.
-    pub(super) fn known_life(&mut self, view: &DeviceView) -> Option<u32> {
-        let number = *self.numbers_of_lives.get(view.device.name.as_str())?;
-        self.names.life(number).filter(|life| life.since == view.since)?;
-        // Also while it has no I/O: its counters are compared with the totals under this number.
-        self.names.lives.set_used(number, self.now);
+    /// The number of a device's current incarnation, if it has one.
+    pub(super) fn known_incarnation(&mut self, view: &DeviceView) -> Option<u32> {
+        let number = *self.incarnation_numbers.get(view.device.name.as_str())?;
+        self.names.incarnation(number).filter(|incarnation| incarnation.since == view.since)?;
+        // Mark it even while it has no I/O: after a restart its counters are compared with the totals under this number.
+        self.names.incarnations.set_used(number, self.now);
         Some(number)
     }
 
-    /// The number of a device's present life. A new one is higher than all before.
-    pub(super) fn life(&mut self, view: &DeviceView) -> u32 {
+    /// The number of a device's current incarnation. A new one gets a higher number than all earlier ones.
+    pub(super) fn incarnation(&mut self, view: &DeviceView) -> u32 {
         let DeviceView { device, since, .. } = view;
-        let life = || Arc::new(DeviceLife { device: device.clone(), since: *since });
-        let lives = &mut self.names.lives;
-        let known = self.numbers_of_lives.get(device.name.as_str()).and_then(|number| lives.place(*number));
-        let known = known.map(|place| &mut lives.entries[place]).filter(|entry| entry.name.since == *since);
+        let incarnation = || Arc::new(DeviceIncarnation { device: device.clone(), since: *since });
+        let incarnations = &mut self.names.incarnations;
+        let known =
+            self.incarnation_numbers.get(device.name.as_str()).and_then(|number| incarnations.place(*number));
+        let known =
+            known.map(|place| &mut incarnations.entries[place]).filter(|entry| entry.name.since == *since);
         let number = match known {
             Some(entry) => {
                 if entry.name.device != *device {
-                    self.bytes = self.bytes + life_bytes(device) - life_bytes(&entry.name.device);
-                    entry.name = life();
+                    self.bytes =
+                        self.bytes + incarnation_bytes(device) - incarnation_bytes(&entry.name.device);
+                    entry.name = incarnation();
                 }
                 entry.number
             }
             None => {
-                self.bytes += life_bytes(device);
-                let number = lives.add(life());
-                self.numbers_of_lives.insert(device.name.as_str().into(), number);
+                self.bytes += incarnation_bytes(device);
+                let number = incarnations.add(incarnation());
+                self.incarnation_numbers.insert(device.name.as_str().into(), number);
                 number
             }
         };
-        lives.set_used(number, self.now);
+        incarnations.set_used(number, self.now);
         number
     }
 
@@ -290,9 +297,9 @@ impl NameTable {
         self.workload_of(&view.cgroup, &view.identity, view.since)
     }
 
-    /// The number of all workloads that are not known.
+    /// The number of the workload `other`.
     pub(super) fn other_workloads(&mut self) -> u32 {
-        let known = self.numbers_of_workloads.get(OTHER_WORKLOADS);
+        let known = self.workload_numbers.get(OTHER_WORKLOADS);
         let since = known.and_then(|number| self.names.workload(*number)).map(|name| name.since);
         let since = since.or(self.started).unwrap_or(SystemTime::UNIX_EPOCH);
         self.workload_of(OTHER_WORKLOADS, &Identity::default(), since)
@@ -301,7 +308,7 @@ impl NameTable {
     fn workload_of(&mut self, cgroup: &str, identity: &Identity, since: SystemTime) -> u32 {
         let workloads = &mut self.names.workloads;
         let name = || Arc::new(WorkloadName { cgroup: cgroup.to_owned(), identity: identity.clone(), since });
-        let number = match self.numbers_of_workloads.get(cgroup) {
+        let number = match self.workload_numbers.get(cgroup) {
             Some(&number) => {
                 let entry = workloads.place(number).map(|place| &mut workloads.entries[place]);
                 if let Some(entry) =
@@ -316,7 +323,7 @@ impl NameTable {
             None => {
                 self.bytes += workload_bytes(cgroup, identity);
                 let number = workloads.add(name());
-                self.numbers_of_workloads.insert(cgroup.into(), number);
+                self.workload_numbers.insert(cgroup.into(), number);
                 number
             }
         };
@@ -324,43 +331,43 @@ impl NameTable {
         number
     }
 
-    /// Takes over those names of another daemon that are in use.
+    /// Takes over the names of another daemon that are in use.
     pub(super) fn restore(&mut self, names: Names, used: &Used) {
         self.names = names;
-        let Names { texts, lives, workloads } = &mut self.names;
+        let Names { texts, incarnations, workloads } = &mut self.names;
         texts.keep(&used.texts);
         for entry in &texts.entries {
             self.bytes += ENTRY_BYTES + entry.name.len();
-            self.numbers_of_texts.insert(Arc::clone(&entry.name), entry.number);
+            self.text_numbers.insert(Arc::clone(&entry.name), entry.number);
         }
-        lives.keep(&used.lives);
-        for entry in &lives.entries {
-            self.bytes += life_bytes(&entry.name.device);
-            self.numbers_of_lives.insert(entry.name.device.name.as_str().into(), entry.number);
+        incarnations.keep(&used.incarnations);
+        for entry in &incarnations.entries {
+            self.bytes += incarnation_bytes(&entry.name.device);
+            self.incarnation_numbers.insert(entry.name.device.name.as_str().into(), entry.number);
         }
         workloads.keep(&used.workloads);
         for Entry { number, name, .. } in &workloads.entries {
             self.bytes += workload_bytes(&name.cgroup, &name.identity);
-            self.numbers_of_workloads.insert(name.cgroup.as_str().into(), *number);
+            self.workload_numbers.insert(name.cgroup.as_str().into(), *number);
         }
     }
 
-    /// Forgets the names that were used last before the oldest interval, which begins at this time, or for workloads before the
-    /// oldest one with sizes and workloads.
+    /// Forgets names that were last used before `oldest`, the start of the oldest interval, or, for workloads, before
+    /// `broken_down`, the start of the oldest interval with sizes and workloads.
     pub(super) fn forget_before(&mut self, oldest: Duration, broken_down: Duration) {
-        let Self { names, numbers_of_texts, numbers_of_lives, numbers_of_workloads, bytes, .. } = self;
-        let Names { texts, lives, workloads } = names;
+        let Self { names, text_numbers, incarnation_numbers, workload_numbers, bytes, .. } = self;
+        let Names { texts, incarnations, workloads } = names;
         texts.forget(oldest, |number, text| {
             *bytes -= ENTRY_BYTES + text.len();
-            forget_number(numbers_of_texts, text, number);
+            forget_number(text_numbers, text, number);
         });
-        lives.forget(oldest, |number, life| {
-            *bytes -= life_bytes(&life.device);
-            forget_number(numbers_of_lives, &life.device.name, number);
+        incarnations.forget(oldest, |number, incarnation| {
+            *bytes -= incarnation_bytes(&incarnation.device);
+            forget_number(incarnation_numbers, &incarnation.device.name, number);
         });
         workloads.forget(broken_down, |number, workload| {
             *bytes -= workload_bytes(&workload.cgroup, &workload.identity);
-            forget_number(numbers_of_workloads, &workload.cgroup, number);
+            forget_number(workload_numbers, &workload.cgroup, number);
         });
     }
 
@@ -370,14 +377,14 @@ impl NameTable {
     }
 }
 
-/// Unless the name has another number by now.
+/// Removes the number of a name, unless the name has another number by now.
 fn forget_number(numbers: &mut HashMap<Arc<str>, u32>, name: &str, number: u32) {
     if numbers.get(name) == Some(&number) {
         numbers.remove(name);
     }
 }
 
-fn life_bytes(device: &Device) -> usize {
+fn incarnation_bytes(device: &Device) -> usize {
     let Device { name, number, model, serial, wwid, firmware, transport, scheduler, holders, stack, .. } =
         device;
     let texts = [name, number, model, serial, wwid, firmware, transport, scheduler];

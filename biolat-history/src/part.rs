@@ -1,4 +1,5 @@
-//! What a file needs to have of the store: all of it, or what came since it was written last; and the way back.
+//! The part of the store that a file still lacks (everything, or the intervals since the last write), and how a store is restored
+//! from the file.
 
 use std::{
     slice,
@@ -18,58 +19,58 @@ use super::{
     store::Store,
 };
 
-/// So many intervals are added up at a time.
-const ADDED_AT_ONCE: usize = 64;
+/// Number of intervals that are merged at a time.
+const MERGED_AT_ONCE: usize = 64;
 
-/// The latest interval that a file has.
+/// The latest interval in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Which run of intervals it belongs to, each of which goes on where the one before ended.
+    /// Its run of intervals: within a run, each interval starts where the previous one ended.
     run: u64,
     ended: Duration,
 }
 
-/// What a file does not have yet.
+/// The part of the store that a file does not have yet.
 pub(super) struct Part {
     pub(super) intervals: Vec<Interval>,
-    /// All names.
+    /// All names, written or not.
     pub(super) names: Names,
-    /// If it is all of the store: the counters after the last interval.
+    /// The counters after the last interval, if everything is to be written.
     pub(super) totals: Option<Totals>,
-    /// The number of the latest slow I/O that is in an interval.
+    /// Number of the latest slow I/O in an interval.
     pub(super) slow_number: u64,
     pub(super) mark: Mark,
 }
 
-/// What all counters are, so that what came after the last interval can be told.
+/// The values of all counters, from which a later daemon computes the next interval.
 #[derive(Clone)]
 pub(super) struct Totals {
-    /// When they were zero.
+    /// When the counters were zero.
     pub(super) started: SystemTime,
-    /// How much later the store's clock is than that of the boot.
+    /// Offset of the store's clock from the boot clock.
     pub(super) clock_shift: Duration,
-    /// An interval since they were zero.
+    /// The counters, as an interval that began when they were zero.
     pub(super) block: Arc<[u8]>,
 }
 
-/// How a file's boot and devices relate to those of this daemon.
+/// What a file and this daemon have in common.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Same {
-    /// The machine has not been started since: the clock goes on.
+pub(super) struct OriginMatch {
+    /// The same boot: the clock has continued.
     pub(super) boot: bool,
-    /// The same devices are shown: so may the counters.
+    /// The same selection of devices: the counters may have continued.
     pub(super) devices: bool,
 }
 
 impl Store {
-    /// What came since a file was written; everything if that cannot be told. None before the first snapshot.
+    /// Returns what was recorded since `written`, or everything if that cannot be determined. `None` before the first snapshot.
     pub(super) fn part(&mut self, written: Option<Mark>) -> Option<Part> {
         let (snapshot, ended) = self.previous.clone()?;
         let mark = Mark { run: self.run, ended };
         let since = written.filter(|written| {
-            let is_across =
+            let straddles =
                 |interval: &Interval| interval.began < written.ended && interval.ended > written.ended;
-            written.run == self.run && !self.intervals().any(is_across)
+            written.run == self.run && !self.intervals().any(straddles)
         });
         let totals = since.is_none().then(|| self.totals(&snapshot));
         let is_new = |interval: &&Interval| since.is_none_or(|written| interval.ended > written.ended);
@@ -78,15 +79,15 @@ impl Store {
         Some(Part { intervals, names, totals, slow_number, mark })
     }
 
-    /// Puts the intervals of a file before those that were recorded so far. Returns how many there are of the file. `since_boot`
-    /// and `now` are the present time, by the clock of [`Self::record`] and by the wall clock.
+    /// Puts the intervals of a file before those recorded so far. Returns how many the file had. `since_boot` and `now` are the
+    /// current time by the clock of [`Self::record`] and by the wall clock.
     pub(super) fn take_over(&mut self, file: Restoring, since_boot: Duration, now: SystemTime) -> usize {
         let mut store = file.end(self.opened, since_boot, now);
         let (restored, last) = (store.intervals().count(), store.intervals().last().map(|last| last.ended));
         if let Some((snapshot, at)) = self.first.take() {
             store.record(&snapshot, at);
         }
-        // If the file was another daemon's until now, it has the same time.
+        // If another daemon was writing the file until now, both have intervals of the same time.
         let is_new = |interval: &&Interval| last.is_none_or(|last| interval.ended + store.clock_shift > last);
         let intervals: Vec<_> = self.intervals().filter(is_new).cloned().collect();
         let periods = Selection::new(intervals.clone(), self.names.names.clone(), 0).into_periods(None);
@@ -116,8 +117,8 @@ impl Store {
         for interval in self.intervals() {
             let ended = interval.ended;
             let mut sum = BlockSum::begin(slice::from_ref(interval), &mut counts);
-            while let Some(life) = sum.next_device(&mut delta) {
-                used.lives.insert(life, ended);
+            while let Some(incarnation) = sum.next_device(&mut delta) {
+                used.incarnations.insert(incarnation, ended);
                 for series in delta.series() {
                     used.texts.insert(series.op, ended);
                     used.texts.extend(series.errors.iter().map(|(status, _)| (*status, ended)));
@@ -132,14 +133,14 @@ impl Store {
     }
 }
 
-/// A store that is made from what a file has, which comes in the order in which it was written.
+/// A store that is rebuilt from a file's records, in the order they were written.
 pub(super) struct Restoring {
-    /// Without names until all intervals are there: those of old ones are not needed.
+    /// Gets its names at the end: most names of dropped intervals are not needed.
     store: Store,
     names: Names,
-    same: Same,
+    same: OriginMatch,
     totals: Option<Totals>,
-    /// Those after the totals that are not in them yet.
+    /// Intervals after the totals that are not merged into them yet.
     later: Vec<Interval>,
     slow_number: u64,
 }
@@ -149,7 +150,7 @@ impl Restoring {
         Self {
             store: Store::new(limits, Duration::ZERO),
             names: Names::default(),
-            same: Same::default(),
+            same: OriginMatch::default(),
             totals: None,
             later: Vec::new(),
             slow_number: 0,
@@ -164,14 +165,14 @@ impl Restoring {
         self.slow_number = slow_number;
         if self.totals.is_some() && self.same.devices {
             self.later.push(Interval { breakdown: None, ..interval.clone() });
-            if self.later.len() == ADDED_AT_ONCE {
+            if self.later.len() == MERGED_AT_ONCE {
                 self.add_to_totals();
             }
         }
         self.store.add(interval);
     }
 
-    pub(super) fn set_totals(&mut self, totals: Totals, same: Same) {
+    pub(super) fn set_totals(&mut self, totals: Totals, same: OriginMatch) {
         (self.totals, self.same) = (Some(totals), same);
     }
 
@@ -183,10 +184,10 @@ impl Restoring {
         let Some(totals) = &mut self.totals else { return };
         let sum = since_zero(Arc::clone(&totals.block));
         let parts: Vec<_> = std::iter::once(sum).chain(self.later.drain(..)).collect();
-        totals.block = self.store.add_up(&parts).0;
+        totals.block = self.store.merge(&parts).0;
     }
 
-    /// The store, to go on at this time since the boot. `opened`: when the daemon began, by the same clock.
+    /// Finishes the store, to continue at `since_boot`. `opened` is the start of the daemon by the same clock.
     pub(super) fn end(mut self, opened: Duration, since_boot: Duration, now: SystemTime) -> Store {
         self.add_to_totals();
         let Self { mut store, names, same, totals, slow_number, .. } = self;
@@ -213,12 +214,12 @@ impl Restoring {
     }
 }
 
-/// All that came since the counters were zero.
+/// An interval of everything since the counters were zero.
 fn since_zero(block: Arc<[u8]>) -> Interval {
     Interval { began: Duration::ZERO, ended: Duration::ZERO, ended_us: 0, block, breakdown: None }
 }
 
-/// The counters in the shape of a snapshot.
+/// The counters as a snapshot.
 fn counters(totals: &Totals, names: &Names) -> Snapshot {
     let period = Selection::new(vec![since_zero(Arc::clone(&totals.block))], names.clone(), 0).sum();
     Snapshot { workloads: None, ..period.into_snapshot(totals.started) }

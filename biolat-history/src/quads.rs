@@ -1,31 +1,32 @@
-//! Four numbers at a time, in as many bits as the longest of them has: neighbours in a histogram are about as long.
+//! Packs four numbers at a time, each in as many bits as the longest of them needs: neighbours in a histogram have similar
+//! lengths.
 
 use super::bits::{BitReader, BitWriter, length};
 
-/// Four neighbours.
+/// Four neighbouring counts.
 pub(super) type Quad = [u64; 4];
 
-/// Four numbers up to this length are written or read in one step, with what comes before them.
+/// Quads up to this length are written or read in one step, together with their head.
 const SHORT: u32 = 12;
 
-/// In place of by how much the length is longer than the one before, plus one: the length itself is next.
-const OTHER: u64 = 3;
+/// Escape code: the length follows. Otherwise the code is the change of length since the quad before, plus one.
+const ESCAPE: u64 = 3;
 
-/// In place of the length: it is next, in more bits.
-const LONG: u64 = 15;
+/// Escape code instead of a short length: the length follows in more bits.
+const LONG_ESCAPE: u64 = 15;
 
-/// How many bits the longest has.
+/// Length of the longest number.
 #[inline(always)]
 pub(super) const fn longest([a, b, c, d]: Quad) -> u32 {
     length(a | b | c | d)
 }
 
 impl BitWriter {
-    /// Writes four numbers, the longest of which has so many bits. That of the quad before had `before`.
+    /// Writes four numbers of which the longest has `length` bits. The longest of the previous quad had `before`.
     #[inline(always)]
     pub(super) fn quad(&mut self, quad: Quad, length: u32, before: u32) {
         let longer = u64::from(length.wrapping_sub(before).wrapping_add(1));
-        let (head, bits) = if longer < OTHER { (longer, 2) } else { (OTHER | u64::from(length) << 2, 6) };
+        let (head, bits) = if longer < ESCAPE { (longer, 2) } else { (ESCAPE | u64::from(length) << 2, 6) };
         if length > SHORT {
             self.long_quad(quad, length, longer);
             return;
@@ -37,10 +38,10 @@ impl BitWriter {
 
     #[inline(never)]
     fn long_quad(&mut self, quad: Quad, length: u32, longer: u64) {
-        if longer < OTHER {
+        if longer < ESCAPE {
             self.bits(longer, 2);
         } else {
-            self.bits(OTHER | LONG << 2 | u64::from(length) << 6, 13);
+            self.bits(ESCAPE | LONG_ESCAPE << 2 | u64::from(length) << 6, 13);
         }
         for number in quad {
             self.bits(number & u64::from(u32::MAX), length.min(32));
@@ -52,15 +53,15 @@ impl BitWriter {
 }
 
 impl BitReader<'_> {
-    /// Reads four numbers after a quad whose longest had so many bits, and how many the longest of these has.
+    /// Reads four numbers. Returns them and the length of the longest; the longest of the previous quad had `before`.
     #[inline(always)]
     pub(super) fn quad(&mut self, before: u32) -> (Quad, u32) {
         let word = self.peek();
-        let longer = word & OTHER;
-        let (length, bits) = if longer < OTHER {
+        let longer = word & ESCAPE;
+        let (length, bits) = if longer < ESCAPE {
             (before.wrapping_add(longer as u32).wrapping_sub(1), 2)
         } else {
-            ((word >> 2 & LONG) as u32, 6)
+            ((word >> 2 & LONG_ESCAPE) as u32, 6)
         };
         if length > SHORT {
             return self.long_quad(before);
@@ -75,7 +76,7 @@ impl BitReader<'_> {
     fn long_quad(&mut self, before: u32) -> (Quad, u32) {
         let longer = self.bits(2);
         let length = match longer {
-            OTHER => (self.bits(11) >> 4) as u32,
+            ESCAPE => (self.bits(11) >> 4) as u32,
             _ => before.wrapping_add(longer as u32).saturating_sub(1),
         };
         let length = length.min(u64::BITS);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_short() {
+    fn neighbouring_quads_are_short() {
         assert_eq!(written(&[[0; 4]; 40]), 40 * 2 / 8);
         assert_eq!(written(&[[1, 0, 1, 1]; 40]), 40 * 6 / 8);
         assert_eq!(written(&[[1 << 11; 4], [1 << 10; 4], [1 << 11; 4]].repeat(8)), 50 + 46 + 50);
@@ -115,7 +116,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn quads_are_read_back(quads in vec((any::<Quad>(), 0..=64_u32, any::<bool>()), 0..200)) {
+        fn quads_survive_a_round_trip(quads in vec((any::<Quad>(), 0..=64_u32, any::<bool>()), 0..200)) {
             let quads = quads.into_iter().map(|(quad, shift, flag)| {
                 (quad.map(|number| number.checked_shr(shift).unwrap_or(0)), flag)
             });
@@ -137,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
+        fn reads_arbitrary_bytes(bytes in vec(any::<u8>(), 0..100)) {
             let (mut reader, mut before) = (BitReader::new(&bytes), 0);
             for _ in 0..1000 {
                 before = reader.quad(before).1;

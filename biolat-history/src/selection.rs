@@ -1,4 +1,4 @@
-//! Intervals that were selected by time, and what came in them as plain data, one period after the other.
+//! Intervals selected by time, and their I/O as plain data, one period after another.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     names::{Names, WorkloadName},
 };
 
-/// Selected intervals, in the order of time. They share the store's memory, and stay as they are while it goes on.
+/// Selected intervals in chronological order. They share the store's memory, and do not change when the store does.
 #[derive(Debug)]
 pub struct Selection {
     intervals: Vec<Interval>,
@@ -29,9 +29,8 @@ impl Selection {
         Self { intervals, names, from_us }
     }
 
-    /// The periods, each made when it is asked for: of one interval each or, with a step, of all intervals that begin within
-    /// the same step since the start of the range. The wall clock may have been set back, so that there are several periods
-    /// of one time.
+    /// Returns the periods, each computed on demand: one per interval or, with a step, one for all intervals in the same step
+    /// from the start of the range. If the wall clock was set back, several periods can have the same time.
     pub fn into_periods(self, step: Option<Duration>) -> impl Iterator<Item = Period> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -49,13 +48,13 @@ impl Selection {
         })
     }
 
-    /// By the middle, as the selection.
+    /// The step that contains the interval's middle, which also decides whether it is selected.
     fn step_number(&self, interval: &Interval, step: Duration) -> u64 {
         let middle = interval.began_us().midpoint(interval.ended_us);
         middle.saturating_sub(self.from_us) / (step.as_micros() as u64).max(1)
     }
 
-    /// All of them added up.
+    /// The sum of all intervals.
     pub(super) fn sum(&self) -> Period {
         self.period(&self.intervals)
     }
@@ -91,12 +90,12 @@ impl Selection {
     }
 
     fn device(&self, number: u32, delta: &DeviceDelta) -> Option<DeviceView> {
-        let life = self.names.life(number)?;
+        let incarnation = self.names.incarnation(number)?;
         let missed = Group::ALL.into_iter().zip(delta.missed);
         Some(DeviceView {
-            lacks: DeviceView::lacks(&life.device, delta.phases),
-            device: life.device.clone(),
-            since: life.since,
+            lacks: DeviceView::lacks(&incarnation.device, delta.phases),
+            device: incarnation.device.clone(),
+            since: incarnation.since,
             phases: delta.phases,
             series: delta.series().iter().map(|series| self.series(series)).collect(),
             unseen: missed.filter(|(_, missed)| *missed > 0).collect(),
@@ -117,7 +116,7 @@ impl Selection {
         }
     }
 
-    /// Adds what the workloads did on a device, by their numbers.
+    /// Adds the usage of a device by each workload, keyed by the workload's number.
     fn add_usages(
         &self,
         workloads: &mut BTreeMap<u32, Vec<WorkloadUsage>>,
@@ -128,7 +127,7 @@ impl Selection {
             for usage in series.usages.workloads() {
                 let usages = workloads.entry(usage.workload).or_default();
                 let op = self.names.text(series.op);
-                // Another device may have had the name before.
+                // Another device may have had the same name before.
                 let place =
                     usages.iter().position(|had| had.device == device && had.op == op).unwrap_or_else(|| {
                         let (device, op) = (device.to_owned(), op.to_owned());

@@ -1,4 +1,4 @@
-//! The store, which one thread fills and others read.
+//! A store that one thread fills and others read.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,13 +17,13 @@ use super::{
 pub struct SharedHistory(Arc<Mutex<Store>>);
 
 impl SharedHistory {
-    /// Without any interval, at this time by a clock that is never set.
+    /// Creates an empty store at this time, by a clock that is never set.
     #[must_use]
     pub fn new(limits: HistoryLimits, now: Duration) -> Self {
         Self::of(Store::new(limits, now))
     }
 
-    /// With the intervals of a store.
+    /// Shares an existing store.
     #[must_use]
     pub fn of(store: Store) -> Self {
         Self(Arc::new(Mutex::new(store)))
@@ -34,35 +34,35 @@ impl SharedHistory {
         self.store().record(snapshot, at);
     }
 
-    /// The intervals in a range, see [`Store::select`], and from when on there are any.
+    /// Returns the intervals of a range, see [`Store::select`], and the start of the kept ones.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> (Selection, Option<KeptFrom>) {
         let store = self.store();
         (store.select(from, to), store.kept_from())
     }
 
-    /// Memory of all intervals.
+    /// Memory of all intervals and their names.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.store().bytes()
     }
 
-    /// What may be kept.
+    /// Limits of the store.
     pub(super) fn limits(&self) -> HistoryLimits {
         self.store().limits
     }
 
-    /// What is to be written to a file, see [`Store::part`].
+    /// Returns what has to be written to a file, see [`Store::part`].
     pub(super) fn part(&self, written: Option<Mark>) -> Option<Part> {
         self.store().part(written)
     }
 
-    /// Whether a file may still have what came before, see [`Store::set_awaits_file`].
+    /// Sets whether a file with earlier intervals may still be read, see [`Store::set_awaits_file`].
     pub(super) fn set_awaits_file(&self, awaits: bool) {
         self.store().set_awaits_file(awaits);
     }
 
-    /// Continues what another daemon has recorded, see [`Store::take_over`].
+    /// Continues the history of a previous daemon, see [`Store::take_over`].
     pub(super) fn take_over(&self, restoring: Restoring, since_boot: Duration, now: SystemTime) -> usize {
         self.store().take_over(restoring, since_boot, now)
     }

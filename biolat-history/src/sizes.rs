@@ -1,4 +1,4 @@
-//! What came in an interval by size, of one device and op.
+//! The I/O of one device and op in an interval, by size.
 
 use biolat_common::size::{BAND_NAMES, BANDS, CELLS, cells_of_band};
 use biolat_model::{
@@ -14,7 +14,7 @@ use super::{
 
 const REQUEST_QUADS: usize = CELLS.div_ceil(4);
 
-/// Requests by size, and their latencies by band.
+/// Request counts by size, and latencies by band.
 #[derive(Default)]
 pub(super) struct SizesDelta {
     /// Whether sizes are counted.
@@ -29,7 +29,7 @@ impl SizesDelta {
         self.bands.iter_mut().for_each(BandCells::clear);
     }
 
-    /// Adds what came since `before`. False if any count is lower than before.
+    /// Adds the growth since `before`. Returns false if any count went down.
     pub(super) fn add_growth(&mut self, before: Option<&SizesView>, after: Option<&SizesView>) -> bool {
         let Some(after) = after else { return true };
         let none = SizesView::default();
@@ -52,7 +52,7 @@ impl SizesDelta {
         is_continued && before.bands.len() <= after.bands.len()
     }
 
-    /// Writes it. All bands together are expected to have these latencies.
+    /// Writes the sizes. `all` are the expected latencies of all bands together.
     pub(super) fn write(&self, writer: &mut BitWriter, all: &BandCells) {
         writer.flag(self.is_counted);
         if !self.is_counted {
@@ -74,7 +74,7 @@ impl SizesDelta {
         }
     }
 
-    /// The last cell of a band is expected to have what is left.
+    /// The request counts as written: the last cell of a band only stores the difference from the band's count.
     fn written_requests(&self) -> [Quad; REQUEST_QUADS] {
         let mut written = [[0; 4]; REQUEST_QUADS];
         let cells = written.as_flattened_mut();
@@ -88,17 +88,17 @@ impl SizesDelta {
         written
     }
 
-    /// Adds what was written.
+    /// Adds sizes that [`Self::write`] wrote.
     pub(super) fn add_read(&mut self, reader: &mut BitReader<'_>, all: &BandCells) {
         if !reader.flag() {
             return;
         }
         self.is_counted = true;
-        let is_there: [bool; BANDS] = std::array::from_fn(|_| reader.flag());
-        let last = is_there.iter().rposition(|is_there| *is_there);
+        let is_present: [bool; BANDS] = std::array::from_fn(|_| reader.flag());
+        let last = is_present.iter().rposition(|is_present| *is_present);
         let (mut rest, mut read) = (all.clone(), BandCells::default());
         let mut counts = [0; BANDS];
-        for number in (0..BANDS).filter(|&number| is_there[number]) {
+        for number in (0..BANDS).filter(|&number| is_present[number]) {
             let known_ns = (Some(number) == last).then_some(rest.sum_ns);
             read.read(reader, Some(&rest), known_ns);
             counts[number] = read.count();
@@ -121,7 +121,7 @@ impl SizesDelta {
         }
     }
 
-    /// None if sizes are not counted.
+    /// `None` if sizes are not counted.
     pub(super) fn view(&self) -> Option<SizesView> {
         let bands = BAND_NAMES.into_iter().zip(&self.bands).filter(|(_, band)| !band.is_empty());
         self.is_counted.then(|| SizesView {

@@ -1,4 +1,4 @@
-//! The intervals that are kept: their order, their tiers, and what is given up when there are too many.
+//! The stored intervals: their order, their tiers, and what is dropped when memory runs short.
 
 use std::{
     collections::VecDeque,
@@ -21,8 +21,8 @@ use super::{
     usage::GrownUsages,
 };
 
-/// How long the intervals of each tier but the first are, and how old they are at least: younger ones are in the tier before.
-const COARSER: [Tier; 2] = [
+/// The second and third tier: the length of their intervals, and the age at which an interval moves there.
+const COARSER_TIERS: [Tier; 2] = [
     Tier { width: Duration::from_secs(10), from_age: Duration::from_secs(600) },
     Tier { width: Duration::from_secs(60), from_age: Duration::from_secs(7200) },
 ];
@@ -32,45 +32,46 @@ struct Tier {
     from_age: Duration,
 }
 
-/// Counters that are older than the store by so much are those of another daemon.
-const CONTINUED: Duration = Duration::from_secs(1);
+/// Counters that started this much before the store was opened belong to another daemon.
+const START_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Longer than any that was added up: the machine was suspended, or collections are rare. Each range that it overlaps has it.
-pub const LONG: Duration = Duration::from_secs(120);
+/// Intervals longer than this are never merged: the machine was suspended, or collections are rare. Such an interval is in every
+/// range that it overlaps.
+pub const LONG_INTERVAL: Duration = Duration::from_secs(120);
 
-/// What a store may keep.
+/// Limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// The age of the oldest interval.
+    /// Maximum age of an interval.
     pub age: Duration,
-    /// Memory of all intervals.
+    /// Maximum memory of all intervals.
     pub bytes: usize,
 }
 
-/// What came in each interval of the last day, in three tiers: each collection, 10 s, a minute. An interval is in one tier; as
-/// it gets older it is added up with its neighbours to one of the next tier. So the sum of all intervals in a range is what the
-/// counters grew by in it.
+/// The intervals of the last day in three tiers: one per collection, 10 s, a minute. Each interval is in exactly one tier. As it
+/// ages it is merged with its neighbours into one of the next tier, so the intervals of any range always add up to the growth of
+/// the counters.
 pub struct Store {
     pub(super) limits: HistoryLimits,
-    /// When it was made, by the store's clock.
+    /// Time of creation, by the store's clock.
     pub(super) opened: Duration,
-    /// How much later the store's clock is than that of [`Self::record`], so that it goes on across boots.
+    /// Offset of the store's clock from the clock of [`Self::record`]. It keeps the store's clock running across boots.
     pub(super) clock_shift: Duration,
-    /// Each in the order of time. All of a tier are older than all of the one before.
-    tiers: [VecDeque<Interval>; COARSER.len() + 1],
+    /// Each tier in chronological order. Every interval of a tier is older than those of the tier before.
+    tiers: [VecDeque<Interval>; COARSER_TIERS.len() + 1],
     /// Memory of the intervals.
     bytes: usize,
     pub(super) names: NameTable,
     pub(super) previous: Option<(Arc<Snapshot>, Duration)>,
-    /// The counters that another daemon counted last, which the first snapshot may continue.
+    /// The previous daemon's last counters, which the first snapshot can continue.
     pub(super) restored: Option<(Arc<Snapshot>, Duration)>,
-    /// Whether a file may still have what came before.
+    /// Whether a file with earlier intervals may still be read.
     awaits_file: bool,
-    /// The first snapshot, while a file is awaited and if there is no interval before it: the file may have the counters before.
+    /// The first snapshot, if it made no interval while a file is awaited: the file may have the counters that precede it.
     pub(super) first: Option<(Arc<Snapshot>, Duration)>,
-    /// The number of the run of intervals: a new one begins where the counters do not go on from those before.
+    /// Number of the run of intervals. A new run begins where the counters do not continue the previous ones.
     pub(super) run: u64,
-    /// The number of the latest slow I/O that is in an interval.
+    /// Number of the latest slow I/O in an interval.
     pub(super) slow_number: u64,
     pub(super) writer: BlockWriter,
     pub(super) counts: Counts,
@@ -78,7 +79,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Without any interval, at this time.
+    /// Creates an empty store at this time.
     #[must_use]
     pub fn new(limits: HistoryLimits, now: Duration) -> Self {
         Self {
@@ -100,9 +101,9 @@ impl Store {
         }
     }
 
-    /// Adds an interval: what came since the snapshot before or, with the first one, since its counters were zero. If another
-    /// daemon began to count, there is none before the first: nobody knows when its counters grew. `at` is the time of the snapshot
-    /// by a clock that is never set and goes on while the machine is suspended.
+    /// Adds an interval with the I/O since the previous snapshot or, for the first one, since the counters were zero. If another
+    /// daemon started the counters, the first snapshot makes no interval, because nobody knows when they grew. `at` is the time
+    /// of the snapshot by a clock that is never set and keeps running while the machine is suspended.
     pub fn record(&mut self, snapshot: &Arc<Snapshot>, at: Duration) {
         let at = at + self.clock_shift;
         let counted = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
@@ -111,16 +112,16 @@ impl Store {
         let previous = self.previous.replace((Arc::clone(snapshot), at)).or(continued);
         self.names.begin(at, snapshot.started);
         if previous.is_none() {
-            // The log of slow I/Os began again.
+            // The log of slow I/Os started over.
             self.slow_number = 0;
-            if counted > at.saturating_sub(self.opened) + CONTINUED {
+            if counted > at.saturating_sub(self.opened) + START_TOLERANCE {
                 self.slow_number = snapshot.slow.last().map_or(0, |io| io.number);
                 self.first = self.awaits_file.then(|| (Arc::clone(snapshot), at));
                 return;
             }
         }
         let began = previous.as_ref().map_or_else(|| at.saturating_sub(counted), |(_, began)| *began);
-        // Counters of another start began again.
+        // After a restart the counters started over.
         let before = previous.map(|(before, _)| before).filter(|before| before.started == snapshot.started);
         if before.is_none() {
             self.run += 1;
@@ -132,13 +133,14 @@ impl Store {
         self.add(interval);
     }
 
-    /// Whether a file may still have what came before. If so, and it is read later, [`Self::take_over`] goes on from there.
+    /// Sets whether a file with earlier intervals may still be read. If it is, [`Self::take_over`] puts them before those
+    /// recorded meanwhile.
     pub(super) fn set_awaits_file(&mut self, awaits: bool) {
         self.awaits_file = awaits;
         self.first = None;
     }
 
-    /// Adds an interval of another store, and what came in it: names have other numbers here.
+    /// Adds an interval of another store with its I/O. Names have other numbers here.
     pub(super) fn add_renumbered(&mut self, interval: &Interval, period: Period) {
         let [began, ended] = [interval.began, interval.ended].map(|time| time + self.clock_shift);
         let has_workloads = period.workloads.is_some();
@@ -150,7 +152,7 @@ impl Store {
         self.add(Interval { began, ended, block, breakdown, ..*interval });
     }
 
-    /// Adds the next interval of another store, which may be anything: it comes from a file.
+    /// Adds the next interval of a saved history. It comes from a file, so any value is possible.
     pub fn replay(&mut self, period: Period) {
         let (last, last_us) = self.newest().map_or_else(Default::default, |last| (last.ended, last.ended_us));
         let gap = Duration::from_micros(microseconds(period.began).saturating_sub(last_us));
@@ -202,14 +204,15 @@ impl Store {
         workloads: Option<&GrownUsages<'_>>,
     ) {
         let devices = &after.devices;
-        let mut known: Vec<_> = devices.iter().map(|view| (self.names.known_life(view), view)).collect();
-        // New ones last: their numbers are the highest.
+        let mut known: Vec<_> =
+            devices.iter().map(|view| (self.names.known_incarnation(view), view)).collect();
+        // New ones last: they will get the highest numbers.
         known.sort_unstable_by_key(|&(number, _)| number.unwrap_or(u32::MAX));
         for (_, view) in known {
             let is_same = |had: &&DeviceView| had.device.name == view.device.name && had.since == view.since;
             let before = before.and_then(|before| before.devices.iter().find(is_same));
             if self.device.take(before, view, workloads, &mut self.names) {
-                let number = self.names.life(view);
+                let number = self.names.incarnation(view);
                 self.writer.device(number, &self.device);
             }
         }
@@ -225,12 +228,12 @@ impl Store {
             let had = before.and_then(|before| before.lost.get(reason)).copied().unwrap_or_default();
             match count.saturating_sub(had) {
                 0 => {}
-                came => self.counts.lost.push((self.names.text(reason), came)),
+                growth => self.counts.lost.push((self.names.text(reason), growth)),
             }
         }
     }
 
-    /// The slowest I/Os that the log has since the last call.
+    /// Takes the slowest of the I/Os that were logged since the last call.
     fn take_slow(&mut self, after: &Snapshot) -> Vec<NumberedIo> {
         let ios = &after.slow;
         let new = &ios[ios.partition_point(|io| io.number <= self.slow_number)..];
@@ -246,9 +249,9 @@ impl Store {
         slowest.into_iter().map(|io| NumberedIo::of(io, &mut self.names)).collect()
     }
 
-    /// Moves what is old enough to the next tier, and drops what is too old for the last.
+    /// Moves intervals that are old enough to the next tier, and drops those that are too old for the last.
     fn age(&mut self, now: Duration) {
-        for (tier, coarser) in COARSER.iter().enumerate() {
+        for (tier, coarser) in COARSER_TIERS.iter().enumerate() {
             while self.coarsen(tier, now.saturating_sub(coarser.from_age)) {}
         }
         let oldest = now.saturating_sub(self.limits.age);
@@ -257,23 +260,23 @@ impl Store {
         }
     }
 
-    /// Stays within the memory: first the oldest sizes and workloads are dropped, then the shortest intervals are added up to those
-    /// of 10 s before their time, the oldest first, then those of 10 s to minutes; then the oldest are dropped.
+    /// Enforces the memory limit. Drops the oldest sizes and workloads first; then merges the oldest collections into 10 s
+    /// intervals ahead of time, then those into minutes; then drops the oldest minutes.
     pub(super) fn shrink(&mut self) {
         while self.bytes() > self.limits.bytes {
             if self.drop_breakdown() {
                 continue;
             }
-            let is_coarser = (0..COARSER.len()).any(|tier| self.coarsen(tier, Duration::MAX));
+            let is_coarser = (0..COARSER_TIERS.len()).any(|tier| self.coarsen(tier, Duration::MAX));
             if !is_coarser && !self.drop_oldest() {
                 return;
             }
         }
     }
 
-    /// Adds up the oldest intervals of a tier to one of the next, if that ended at this time at the latest and is complete.
+    /// Merges the oldest intervals of a tier into one of the next, if that is complete and ended by `latest`.
     fn coarsen(&mut self, tier: usize, latest: Duration) -> bool {
-        let width = COARSER[tier].width;
+        let width = COARSER_TIERS[tier].width;
         let intervals = &self.tiers[tier];
         let Some(first) = intervals.front() else { return false };
         let pairs = intervals.iter().zip(intervals.iter().skip(1));
@@ -290,9 +293,9 @@ impl Store {
         true
     }
 
-    /// One interval of several in a row. The parts' memory counts no more, that of the sum does.
+    /// Merges consecutive intervals into one, and accounts for its memory instead of theirs.
     fn sum(&mut self, parts: &[Interval]) -> Interval {
-        let (block, breakdown) = self.add_up(parts);
+        let (block, breakdown) = self.merge(parts);
         let mut interval = Interval { block, breakdown, ..parts[parts.len() - 1].clone() };
         interval.began = parts[0].began;
         self.bytes -= parts.iter().map(Interval::bytes).sum::<usize>();
@@ -300,7 +303,7 @@ impl Store {
         interval
     }
 
-    pub(super) fn add_up(&mut self, parts: &[Interval]) -> Blocks {
+    pub(super) fn merge(&mut self, parts: &[Interval]) -> Blocks {
         self.counts.clear();
         let mut sum = BlockSum::begin(parts, &mut self.counts);
         self.writer.begin(&self.counts, sum.breakdown);
@@ -310,7 +313,7 @@ impl Store {
         self.writer.end(&sum.slowest())
     }
 
-    /// Drops the oldest sizes and workloads. False if there are none.
+    /// Drops the oldest sizes and workloads. Returns false if there are none.
     fn drop_breakdown(&mut self) -> bool {
         let mut intervals = self.tiers.iter_mut().rev().flatten();
         let Some(interval) = intervals.find(|interval| interval.breakdown.is_some()) else { return false };
@@ -334,7 +337,7 @@ impl Store {
         self.tiers.iter().rev().find_map(VecDeque::front)
     }
 
-    /// False if there is none.
+    /// Returns false if there is none.
     fn drop_oldest(&mut self) -> bool {
         let dropped = self.tiers.iter_mut().rev().find_map(VecDeque::pop_front);
         self.bytes -= dropped.as_ref().map_or(0, Interval::bytes);
@@ -342,7 +345,7 @@ impl Store {
         dropped.is_some()
     }
 
-    /// Forgets the names that no interval has any more. Workloads are named in the breakdowns alone.
+    /// Forgets names that no interval uses any longer. Only sizes and workloads refer to the names of workloads.
     fn forget_names(&mut self) {
         let began = |interval: Option<&Interval>| interval.map_or(Duration::MAX, |interval| interval.began);
         let (oldest, mut intervals) = (began(self.oldest()), self.intervals());
@@ -351,13 +354,13 @@ impl Store {
         self.names.forget_before(oldest, broken_down);
     }
 
-    /// Memory of all intervals and of the names in them.
+    /// Memory of all intervals and their names.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes + self.names.bytes()
     }
 
-    /// From when on there are intervals, and in which detail. None without any.
+    /// The start of the kept intervals at each level of detail. `None` if there are no intervals.
     #[must_use]
     pub fn kept_from(&self) -> Option<KeptFrom> {
         let began = |tier: &VecDeque<Interval>| tier.front().map(|interval| at(interval.began_us()));
@@ -369,7 +372,7 @@ impl Store {
         Some(KeptFrom { all: minutes.unwrap_or(ten_seconds), ten_seconds, collections, breakdown })
     }
 
-    /// The earliest begin and the latest end of all intervals. None without any.
+    /// The earliest start and the latest end of all intervals. `None` if there are none.
     #[must_use]
     pub fn range(&self) -> Option<[SystemTime; 2]> {
         let began = self.intervals().map(Interval::began_us).min()?;
@@ -377,15 +380,15 @@ impl Store {
         Some([began, ended].map(at))
     }
 
-    /// The intervals in a range of the wall clock: those that have their middle in it or, if they are long, any part. If there is
-    /// none, the one that has the middle of the range.
+    /// Selects the intervals of a wall clock range: those whose middle is in it, and long ones that overlap it. If there are
+    /// none, the one that contains the middle of the range.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> Selection {
         let (from, to) = (microseconds(from), microseconds(to));
         let middle = from.midpoint(to);
         let is_within = |interval: &&Interval| {
             let (began, ended) = (interval.began_us(), interval.ended_us);
-            let is_long = interval.length() > LONG;
+            let is_long = interval.length() > LONG_INTERVAL;
             (from..to).contains(&began.midpoint(ended)) || is_long && began < to && ended > from
         };
         let mut selected: Vec<_> = self.intervals().filter(is_within).cloned().collect();

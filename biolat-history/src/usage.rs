@@ -1,4 +1,4 @@
-//! What came in an interval by workload, of one device and op.
+//! The I/O of one device and op in an interval, by workload.
 
 use biolat_model::snapshot::{WorkloadUsage, WorkloadView};
 
@@ -8,26 +8,26 @@ use super::{
     names::NameTable,
 };
 
-/// The expected length of a workload's number, and by how much a time in the queue is shorter than all of it.
+/// Expected length of a workload's number, and by how many bits the queue time is shorter than the total.
 const NUMBER_LENGTH: u32 = 4;
 const QUEUE_SHORTER: u32 = 4;
 
-/// More than there are workloads: what is read of a damaged block ends.
-const MOST_WORKLOADS: u64 = 1 << 20;
+/// An upper bound on the number of workloads, so that reading a corrupt block terminates.
+const MAX_WORKLOADS: u64 = 1 << 20;
 
-/// What a workload has done on a device with an op since the last snapshot.
+/// The usage of one device and op by a workload, before and after.
 pub(super) struct GrownUsage<'a> {
-    /// Its number.
+    /// Number of the workload.
     workload: u32,
     before: Option<&'a WorkloadUsage>,
     after: &'a WorkloadUsage,
 }
 
-/// All that has grown, by device and op.
+/// All usages that have grown, by device and op.
 pub(super) struct GrownUsages<'a>(Vec<GrownUsage<'a>>);
 
 impl<'a> GrownUsages<'a> {
-    /// Both lists are in the order of the cgroups.
+    /// Both lists must be sorted by cgroup.
     pub(super) fn of(before: &'a [WorkloadView], after: &'a [WorkloadView], names: &mut NameTable) -> Self {
         let mut grown = Vec::new();
         for workload in after {
@@ -47,7 +47,7 @@ impl<'a> GrownUsages<'a> {
         Self(grown)
     }
 
-    /// Those of one device and op.
+    /// The usages of one device and op.
     fn of_series(&self, device: &str, op: &str) -> &[GrownUsage<'a>] {
         let begin = self.0.partition_point(|usage| usage.place() < (device, op));
         let length = self.0[begin..].partition_point(|usage| usage.place() == (device, op));
@@ -61,28 +61,28 @@ impl GrownUsage<'_> {
     }
 }
 
-/// What all workloads did on a device with an op.
+/// The I/O of all workloads on a device with an op.
 #[derive(Default)]
 pub(super) struct UsagesDelta {
-    /// Each workload once. The first `used` are there, the others are kept for their memory.
+    /// Each workload once. The first `used` are valid; the others are kept to reuse their memory.
     workloads: Vec<UsageDelta>,
     used: usize,
 }
 
-/// What a workload did.
+/// The I/O of a workload.
 #[derive(Clone, Default)]
 pub(super) struct UsageDelta {
-    /// Its number.
+    /// Number of the workload.
     pub(super) workload: u32,
     pub(super) bytes: u64,
     pub(super) errors: u64,
     pub(super) queue_ns: u64,
     pub(super) device_ns: u64,
-    /// With the sum of all times.
+    /// Total latencies, with the sum of all times.
     pub(super) latency: BandCells,
 }
 
-/// What all workloads did together, as it is known of the series. What is left of it after each of them.
+/// What remains of a series' I/O after the workloads so far are subtracted.
 #[derive(Clone, Default)]
 pub(super) struct UsageRest {
     pub(super) bytes: u64,
@@ -121,7 +121,7 @@ impl UsagesDelta {
         &self.workloads[..self.used]
     }
 
-    fn of_workload(&mut self, workload: u32) -> &mut UsageDelta {
+    fn workload_mut(&mut self, workload: u32) -> &mut UsageDelta {
         let place =
             self.workloads().iter().position(|usage| usage.workload == workload).unwrap_or_else(|| {
                 if self.used == self.workloads.len() {
@@ -134,8 +134,8 @@ impl UsagesDelta {
         &mut self.workloads[place]
     }
 
-    /// Takes what came on this device with this op, which is this much in all. What belongs to no workload is the others'. So is all
-    /// of it if the workloads have more: one was given another name.
+    /// Computes the growth on this device with this op, which adds up to `rest`. Whatever no workload accounts for is attributed
+    /// to `other`; that is all of it if the workloads exceed the sum, which happens when one is renamed.
     pub(super) fn take(
         &mut self,
         grown: &GrownUsages<'_>,
@@ -146,7 +146,7 @@ impl UsagesDelta {
         self.clear();
         let all = rest.clone();
         for grown in grown.of_series(device, op) {
-            let usage = self.of_workload(grown.workload);
+            let usage = self.workload_mut(grown.workload);
             usage.take(grown);
             if !rest.contains(usage) {
                 self.clear();
@@ -156,7 +156,7 @@ impl UsagesDelta {
             rest.subtract(usage);
         }
         if !rest.is_empty() {
-            let usage = self.of_workload(names.other_workloads());
+            let usage = self.workload_mut(names.other_workloads());
             usage.add(&UsageDelta {
                 workload: usage.workload,
                 errors: 0,
@@ -168,7 +168,7 @@ impl UsagesDelta {
         }
     }
 
-    /// Writes them. All together are expected to be this.
+    /// Writes the workloads. `rest` is their expected sum.
     pub(super) fn write(&self, writer: &mut BitWriter, mut rest: UsageRest) {
         writer.number(self.used as u64, 1);
         for (number, usage) in self.workloads().iter().enumerate() {
@@ -177,17 +177,17 @@ impl UsagesDelta {
         }
     }
 
-    /// Adds what was written.
+    /// Adds workloads that [`Self::write`] wrote.
     pub(super) fn add_read(
         &mut self,
         reader: &mut BitReader<'_>,
         mut rest: UsageRest,
         read: &mut UsageDelta,
     ) {
-        let count = reader.value(1).min(MOST_WORKLOADS);
+        let count = reader.value(1).min(MAX_WORKLOADS);
         for number in 1..=count {
             read.read(reader, &rest, number == count);
-            self.of_workload(read.workload).add(read);
+            self.workload_mut(read.workload).add(read);
             rest.subtract(read);
         }
     }
@@ -199,7 +199,7 @@ impl UsageDelta {
         self.latency.clear();
     }
 
-    /// Takes what came; everything, if any count is lower than before.
+    /// Computes the growth, or takes everything if any count went down.
     fn take(&mut self, grown: &GrownUsage<'_>) {
         if let Some(before) = grown.before
             && self.take_growth(before, grown.after)
@@ -210,7 +210,7 @@ impl UsageDelta {
         self.take_growth(&WorkloadUsage::default(), grown.after);
     }
 
-    /// False if any count is lower than before.
+    /// Returns false if any count went down.
     fn take_growth(&mut self, before: &WorkloadUsage, after: &WorkloadUsage) -> bool {
         let mut is_continued = true;
         let mut grown = |had: u128, has: u128| {
@@ -233,7 +233,7 @@ impl UsageDelta {
         self.latency.add_all(&other.latency);
     }
 
-    /// What is neither in the queue nor in the device.
+    /// Total time that is neither queue nor device time.
     fn unsplit_ns(&self) -> u64 {
         self.latency.sum_ns.wrapping_sub(self.queue_ns).wrapping_sub(self.device_ns)
     }
@@ -270,7 +270,7 @@ impl UsageDelta {
     }
 }
 
-/// How long a time in the queue is expected to be, of this time in all.
+/// Expected length of a queue time, given the total time.
 const fn queue_length(sum_ns: u64) -> u32 {
     super::bits::length(sum_ns).saturating_sub(QUEUE_SHORTER)
 }

@@ -1,4 +1,4 @@
-//! The worst intervals of a history: those with the longest latencies or the oldest I/Os in flight, and those with errors.
+//! The worst intervals of a history: those with the longest latencies, the oldest I/Os in flight, or errors.
 
 use std::{cmp::Ordering, collections::HashMap, mem};
 
@@ -12,46 +12,46 @@ use biolat_model::{
 };
 use serde::Serialize;
 
-/// How many are shown of each kind.
+/// Number of rows of each kind.
 const SHOWN: usize = 15;
 
-/// What a device and op did in an interval, or in several in a row in which it was slow.
+/// The I/O of a device and op in an interval, or in consecutive intervals in which it was slow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorstInterval {
     pub began: f64,
-    /// When the last of them ended.
+    /// End of the last interval.
     pub ended: f64,
     pub seconds: f64,
     pub intervals: usize,
     pub device: String,
     pub op: String,
-    /// The longest latency: exact, if it is that of a recorded I/O.
+    /// The longest latency. It is exact if that I/O was recorded.
     pub latency: f64,
-    /// When that I/O completed, if it was recorded.
+    /// Completion time of that I/O, if it was recorded.
     pub completed: Option<f64>,
     pub ios: u64,
     pub errors: u64,
 }
 
-/// The lower bound of a bucket, compared with its upper one, and a bit less.
+/// Slightly less than the ratio of a bucket's lower bound to its upper bound.
 const BUCKET: f64 = 0.9;
 
-/// From how many seconds on intervals in a row are one stall.
+/// Consecutive intervals with latencies of at least this many seconds are one stall.
 const SLOW: f64 = interval::SLOW.as_secs() as f64;
 
-/// The worst of the intervals so far. An I/O that hangs is one row, until it completes, and so is a stall of many intervals.
+/// The worst intervals so far. An I/O that hangs is one row until it completes, and so is a stall of many intervals.
 #[derive(Default)]
 pub struct Worst {
     /// The slowest first.
     slowest: Vec<WorstInterval>,
-    /// Others with errors, the most first.
+    /// Other rows with errors, the most errors first.
     failed: Vec<WorstInterval>,
-    /// Those that were slow in the last interval, by device and op: they may go on.
+    /// Rows that were slow in the last interval and may continue, by device and op.
     open: HashMap<[String; 2], WorstInterval>,
 }
 
 impl Worst {
-    /// Adds the next interval, with a summary.
+    /// Adds the next interval, which must have a summary.
     pub fn add(&mut self, interval: &Period) {
         let mut still_open = HashMap::new();
         for mut row in rows_of(interval) {
@@ -79,7 +79,7 @@ impl Worst {
         over.into_values().for_each(|row| self.insert(row));
     }
 
-    /// The I/O in flight that hung until this row's slowest I/O completed.
+    /// Takes the row of the I/O in flight that turns out to be this row's slowest I/O.
     fn completed_by(&mut self, row: &WorstInterval) -> Option<WorstInterval> {
         let in_flight = [row.device.clone(), IN_FLIGHT.to_owned()];
         let completes = row.completes(self.open.get(&in_flight)?);
@@ -97,7 +97,7 @@ impl Worst {
         }
     }
 
-    /// The slowest, then others with errors.
+    /// Returns the slowest rows, then others with errors.
     pub fn end(mut self) -> Vec<WorstInterval> {
         let open = mem::take(&mut self.open);
         open.into_values().for_each(|row| self.insert(row));
@@ -106,7 +106,7 @@ impl Worst {
     }
 }
 
-/// Inserts a row at its place; returns the one that is too many, if there is one.
+/// Inserts a row in order. Returns the row that no longer fits, if any.
 fn insert(
     rows: &mut Vec<WorstInterval>,
     row: WorstInterval,
@@ -117,20 +117,20 @@ fn insert(
     if rows.len() > SHOWN { rows.pop() } else { None }
 }
 
-/// Of equal rows the first.
+/// Orders equal rows by time.
 fn in_order(one: &WorstInterval, other: &WorstInterval) -> Ordering {
     let place = |row: &WorstInterval| (row.device.clone(), row.op.clone());
     one.began.total_cmp(&other.began).then_with(|| place(one).cmp(&place(other)))
 }
 
 impl WorstInterval {
-    /// Whether it is about the same as the row of the interval before.
+    /// Whether it continues the row of the interval before.
     fn continues(&self, former: &Self) -> bool {
-        // An I/O in flight gets older; a younger one is another.
+        // An I/O in flight only gets older: a younger one is another I/O.
         self.latency >= SLOW && (self.op != IN_FLIGHT || self.latency > former.latency)
     }
 
-    /// Whether its slowest I/O is the one that was in flight.
+    /// Whether its slowest I/O is the one that hung in flight.
     fn completes(&self, hung: &Self) -> bool {
         self.op != IN_FLIGHT && self.latency >= BUCKET * hung.latency
     }
@@ -148,7 +148,7 @@ impl WorstInterval {
         add(&mut self.errors, later.errors);
     }
 
-    /// Adds the row of its I/O in flight, which ended before.
+    /// Adds the earlier row of the same I/O while it was in flight.
     fn add_former(&mut self, hung: &Self) {
         self.began = hung.began;
         self.seconds += hung.seconds;
@@ -167,7 +167,7 @@ fn rows_of(interval: &Period) -> impl Iterator<Item = WorstInterval> {
     }
     interval.summary.iter().map(move |summary| {
         let slowest = recorded.get(&(summary.device.as_str(), summary.op.as_str())).copied();
-        // What failed is recorded however fast it was: a slower one may not be.
+        // Failed I/Os are recorded whatever their latency, so the slowest recorded I/O is not necessarily the slowest one.
         let slowest = slowest.filter(|io| total(io) >= BUCKET * summary.slowest_seconds);
         WorstInterval {
             began: unix_seconds(interval.began),
@@ -208,15 +208,15 @@ mod tests {
         (row.began / 60.0, row.op.to_owned(), row.latency, row.errors)
     }
 
-    /// A day of I/Os of a millisecond, a stall, errors in one minute, and an I/O that took minutes.
+    /// A day of 1 ms I/Os, with a stall, two minutes with errors, and an I/O in flight for almost a minute.
     #[test]
-    fn stalls_and_errors_are_found() {
+    fn finds_stalls_and_errors() {
         let mut day: Vec<_> = (0..1560).map(|number| interval(number, "read", 1e-3, 0)).collect();
         day[180] = interval(180, "read", 4.1, 0);
         let mut stall = slow_io(7, "sda");
         stall.latencies[Phase::Total as usize] = Some(Duration::from_secs(4));
         stall.completed = day[180].began + Duration::from_millis(4500);
-        // Of another device, or op.
+        // One on another device, one with another op.
         let mut others = [slow_io(5, "sdb"), slow_io(6, "sda")];
         others[1].op = "write".into();
         day[180].slow = [&others[..], &[stall]].concat();
@@ -233,9 +233,9 @@ mod tests {
         assert!(worst(&[]).is_empty());
     }
 
-    /// An hour of an I/O that hangs, then completes; and a minute later a stall of some minutes, while others go on.
+    /// An I/O that hangs for an hour and then completes, then a stall of some minutes, while other I/O continues.
     #[test]
-    fn what_lasts_is_one_row() {
+    fn consecutive_intervals_are_one_row() {
         let mut day: Vec<_> = (0..200).map(|number| interval(number, "read", 1e-3, 0)).collect();
         for minute in 1..60_u32 {
             let hung = interval(minute, IN_FLIGHT, 60.0 * f64::from(minute) - 20.0, 0).summary;
@@ -245,7 +245,7 @@ mod tests {
         for stalled in &mut day[62..65] {
             stalled.summary[0].slowest_seconds = unix_seconds(stalled.began) / 120.0;
         }
-        // Another one, much younger.
+        // Another I/O in flight, much younger.
         for minute in [100, 101, 103] {
             day[minute].summary.extend(interval(0, IN_FLIGHT, 1.0 + minute as f64, 0).summary);
         }
@@ -254,7 +254,7 @@ mod tests {
         let shown = |row: &WorstInterval| {
             (row.op.to_owned(), row.began / 60.0, row.ended / 60.0, row.intervals, row.latency)
         };
-        // That of minute 103 is older than the one before: it is taken for the same.
+        // The I/O of minute 103 is older than the one before, so it is taken for the same.
         assert_eq!(shown(&rows[0]), ("write".to_owned(), 1.0, 61.0, 60, 3700.0));
         assert_eq!(shown(&rows[1]), (IN_FLIGHT.to_owned(), 102.0, 104.0, 2, 104.0));
         assert_eq!(shown(&rows[2]), (IN_FLIGHT.to_owned(), 100.0, 102.0, 2, 102.0));

@@ -6,17 +6,17 @@ use biolat_model::{losses, saturating::sum, text::format};
 use super::{MINIMUM, counted};
 use crate::window::{DeviceWindow, Window};
 
-/// The share of all completions that the probe may miss: on CPUs that idle, it misses a few.
+/// Share of all completions that the probe may miss: it misses a few on idle CPUs.
 const MISSED_SHARE: f64 = 0.01;
 
 pub(super) fn missing_latency(device: &DeviceWindow) -> Option<String> {
     (device.all().ios() > 0 && !device.hint.is_empty()).then(|| format!("{}.", device.hint))
 }
 
-/// The most devices that are named one by one.
+/// Maximum number of devices that are named individually.
 const NAMES: usize = 3;
 
-/// Of which busy devices the wait before a request exists is unknown, and why.
+/// The busy devices whose admission phase is not recorded, and why.
 pub(crate) fn missing_admission(devices: &[DeviceWindow]) -> Option<String> {
     let is_unknown = |device: &&DeviceWindow| device.has(Phase::Total) && !device.has(Phase::Admission);
     let devices: Vec<_> = devices.iter().filter(is_unknown).filter(|device| device.all().ios() > 0).collect();
@@ -28,7 +28,7 @@ pub(crate) fn missing_admission(devices: &[DeviceWindow]) -> Option<String> {
     };
     Some(format!(
         "{names}: the wait before a request exists (throttling, wait for a tag) is not recorded: Linux 6.18 and later record \
-         it only with io.latency and, but for throttling, with io.cost"
+         it only with io.latency or, except for throttling, with io.cost"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! I/Os that have not completed. They are in no histogram: a device that hangs would look idle.
+//! I/Os in flight. They are in no histogram, so a device that hangs would look idle.
 
 use biolat_common::series::Phase;
 use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
@@ -6,13 +6,13 @@ use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
 use super::counted;
 use crate::window::DeviceWindow;
 
-/// An age in seconds that an I/O hardly ever reaches on a device that works.
-const LONG: f64 = 1.0;
+/// An age in seconds that I/Os hardly ever reach on a working device.
+const MIN_AGE: f64 = 1.0;
 
-/// Why a device hangs, or an I/O of it does, in a window of so many seconds.
+/// The finding that a device, or one of its I/Os, hangs, in a window of this many seconds.
 pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
     let inflight = device.inflight;
-    if inflight.oldest.as_secs_f64() < LONG {
+    if inflight.oldest.as_secs_f64() < MIN_AGE {
         return None;
     }
     let all = device.all();
@@ -29,7 +29,7 @@ pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
         (true, _) if inflight.oldest.as_secs_f64() >= seconds => {
             format!("the oldest for {age}, while others complete")
         }
-        (true, _) => format!("the oldest for {age}; others completed in these {window}"),
+        (true, _) => format!("the oldest for {age}; others completed in this {window} window"),
     };
     let ios = match inflight.dispatched() {
         0 => "I/O in the scheduler".to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
     Some(format!("{}: {ios}, {since}.", device.name))
 }
 
-/// `3 reads and 9 writes in flight, the oldest for 16 s`; none if there are none.
+/// `3 reads and 9 writes in flight, the oldest for 16 s`. `None` if there are none.
 pub(crate) fn inflight(inflight: Inflight) -> Option<String> {
     let ops = [(inflight.reads, "read"), (inflight.writes, "write")];
     let ops: Vec<_> = ops.iter().filter(|(ios, _)| *ios > 0).map(|(ios, op)| counted(*ios, op)).collect();

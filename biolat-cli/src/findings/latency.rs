@@ -1,4 +1,4 @@
-//! Latencies that are long in themselves, whatever other devices do.
+//! Latencies that are long in themselves, regardless of other devices.
 
 use biolat_common::series::Phase;
 use biolat_model::text::format::{self, NumberFormat};
@@ -9,22 +9,22 @@ use crate::{
     window::{DeviceWindow, OpWindow, Window},
 };
 
-/// From this share on, I/O waits longer than it is worked on.
+/// Above this share, I/O waits longer than the device works on it.
 const WAIT_SHARE: f64 = 0.5;
 
-/// A mean wait that does not matter.
+/// A mean wait too short to matter.
 const SHORT_WAIT: f64 = 100e-6;
 
-/// The bucket that ends at a second: latencies above it are stalls.
+/// The bucket that ends at 1 s: longer latencies are stalls.
 const STALL: i32 = 0;
 
-/// The fewest reads or writes whose median is judged: a slow device completes few.
+/// Minimum number of reads or writes to judge their median: a slow device completes few.
 const MINIMUM_FOR_MEDIAN: u64 = 10;
 
 /// A median that only a failing or overloaded device has.
 const SLOW_MEDIAN: f64 = 0.1;
 
-/// Discards and flushes may take long on a healthy device.
+/// Ops other than these can take a long time on a healthy device.
 fn reads_and_writes(device: &DeviceWindow) -> impl Iterator<Item = &OpWindow> {
     device.ops.iter().filter(|op| matches!(op.name.as_str(), "read" | "write"))
 }
@@ -109,7 +109,7 @@ pub(super) fn bimodal(device: &DeviceWindow, numbers: NumberFormat) -> Vec<Strin
     found.collect()
 }
 
-/// By total latency, which is what applications wait for once there is a request.
+/// By total latency: that is how long applications wait once the request is allocated.
 pub(super) fn slowest(window: &Window, numbers: NumberFormat) -> Option<String> {
     let p99 = |device: &DeviceWindow| {
         let all = device.all();

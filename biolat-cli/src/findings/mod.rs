@@ -1,4 +1,4 @@
-//! What stands out in a window, as sentences. Each rule has a minimum below which it says nothing: few I/Os prove nothing.
+//! What stands out in a window, in sentences. Each rule requires a minimum number of I/Os: few I/Os prove nothing.
 
 mod coverage;
 mod inflight;
@@ -21,13 +21,13 @@ use super::window::{DeviceWindow, Figures, Window};
 pub(super) use coverage::missing_admission;
 pub(super) use inflight::{inflight, overdue};
 
-/// The fewest I/Os of a device that anything is concluded from.
+/// Minimum number of I/Os to draw conclusions about a device.
 const MINIMUM: u64 = 100;
 
-/// The fewest I/Os whose 99th percentile is compared.
+/// Minimum number of I/Os to compare their 99th percentile.
 const MINIMUM_FOR_P99: u64 = 500;
 
-/// The sentences: first, what has not completed. The last one names the slowest device, or says that nothing stands out.
+/// The findings: hangs first. The last one names the slowest device, or says that nothing stands out.
 pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     let p99s = siblings::P99s::of(window);
     let mut findings: Vec<_> =
@@ -59,13 +59,13 @@ fn nothing(window: &Window) -> String {
     if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
-        "Nothing stands out: nothing hangs, no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
-         than its siblings, no size slower than the others. Waits for io.max are in no latency: see io.pressure of the cgroup."
+        "Nothing stands out: no hangs, errors or stalls; no device whose I/O mostly waits in the queue or before it; no device \
+         slower than its siblings; no size slower than the others. No latency includes waits for io.max: see the cgroup's io.pressure."
             .to_owned()
     }
 }
 
-/// Device latency if recorded, else total.
+/// The device latency if recorded, otherwise the total.
 fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
     let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
     figures.of(phase)
@@ -77,7 +77,7 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}", format::count(count))
 }
 
-/// An op whose name is no English word is that kind of I/O.
+/// An op whose name is not an English word becomes a kind of I/O.
 fn singular(noun: &str) -> String {
     if noun.contains('_') { format!("{noun} I/O") } else { noun.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Workloads whose I/O is slow while another one keeps the same drive busy.
+//! Workloads whose I/O is slow while another workload keeps the same drive busy.
 
 use biolat_common::series::Phase;
 use biolat_model::{
@@ -11,38 +11,38 @@ use crate::{
     workloads::{OTHER, ROOT, WorkloadWindow},
 };
 
-/// The least share of the drive's time that a culprit has.
+/// Minimum share of the drive's time for a culprit.
 const CULPRIT_SHARE: f64 = 0.5;
 
-/// The largest share that a victim has, of the drive's time.
+/// Maximum share of the drive's time for a victim.
 const VICTIM_SHARE: f64 = 0.25;
 
-/// The largest share that a victim has, of the time of all requests in queue and drive: with more, it mostly waits for its own.
+/// Maximum share of the time of all requests in queue and drive for a victim: with more, it mostly waits for its own requests.
 const VICTIM_OUTSTANDING: f64 = 0.5;
 
-/// The fewest reads and writes of a victim, and their rate per second.
+/// Minimum number of reads and writes of a victim, and their minimum rate per second.
 const MINIMUM: u64 = 10;
 const MINIMUM_RATE: f64 = 1.0;
 
-/// The share of its reads and writes that may be short: a few stalls raise the mean, too.
+/// Share of its reads and writes that may be fast: a few stalls alone would raise the mean.
 const SHORT_SHARE: f64 = 0.75;
 
-/// What depends on the kind of drive.
+/// Limits that depend on the kind of drive.
 struct Limits {
-    /// The total latency that a victim has at least, its mean and that of many of its I/Os.
+    /// Minimum total latency of a victim, for its mean and for many of its I/Os.
     latency: f64,
-    /// The requests that a culprit has in the drive at least, on average: with fewer the drive is mostly free.
+    /// Minimum mean number of a culprit's requests in the drive: with fewer, the drive is mostly free.
     depth: f64,
 }
 
-/// The same if the victim mostly waits in the queue, as a drive that takes one request at a time has no more than one.
+/// The minimum depth if the victim mostly waits in the queue: a drive that takes one request at a time never has more than one.
 const QUEUED_DEPTH: f64 = 0.5;
 
 const ROTATING: Limits = Limits { latency: 30e-3, depth: 0.5 };
 const OTHERS: Limits = Limits { latency: 2e-3, depth: 1.0 };
 
-/// The victim that waits longest, all of its I/Os together. The sentence says what is measured: whether they wait for the
-/// culprit's requests, no timestamp tells.
+/// Finds the victim with the longest total wait. The sentence only states what is measured, because no timestamp shows whether
+/// the victim waits for the culprit's requests.
 pub(super) fn noisy_neighbor(
     device: &DeviceWindow,
     window: &Window,
@@ -56,7 +56,7 @@ pub(super) fn noisy_neighbor(
     let outstanding: f64 = workloads.iter().map(|workload| workload.all.total_seconds()).sum();
     let is_victim = |workload: &&WorkloadWindow| {
         let ios = workload.reads_and_writes.ios();
-        // The kernel's writes include flushes, which may take long on a healthy drive.
+        // The kernel's writes include flushes, which can take a long time on a healthy drive.
         !matches!(workload.cgroup.as_str(), ROOT | OTHER)
             && ios >= MINIMUM
             && window.rate(ios) >= MINIMUM_RATE
@@ -101,14 +101,14 @@ mod tests {
 
     use crate::window::Window;
 
-    /// The path of a cgroup; its reads on sda, and the milliseconds of each in the queue and in the drive.
+    /// Path of a cgroup, number of its reads on sda, and the milliseconds of each in the queue and in the drive.
     type Reads<'a> = (&'a str, u64, f64, f64);
 
     fn workload(&(cgroup, ios, queue, in_device): &Reads<'_>) -> WorkloadView {
         samples::workload(cgroup, vec![usage("sda", "read", ios, queue / 1e3, in_device / 1e3)])
     }
 
-    /// What is found in 10 s.
+    /// The finding in a window of 10 s.
     fn found(workloads: Vec<WorkloadView>, sda: DeviceView) -> Option<String> {
         found_in(10.0, workloads, sda)
     }
@@ -125,20 +125,20 @@ mod tests {
         found(workloads.iter().map(workload).collect(), sda)
     }
 
-    /// It has 20 requests in the drive.
+    /// It has 20 requests in the drive on average.
     const BACKUP: Reads<'_> = ("backup.service", 20_000, 2.0, 10.0);
     const DB: Reads<'_> = ("db.service", 1000, 2.0, 12.0);
 
     #[test]
-    fn one_waits_while_another_keeps_the_drive_busy() {
+    fn reports_a_victim_of_a_busy_drive() {
         let expected = "sda: reads and writes of db.service take 14.0 ms (mean total latency), while 94 % of the \
                         drive's time goes to backup.service, 5.7 % to db.service.";
         assert_eq!(on(false, &[DB, BACKUP]).as_deref(), Some(expected));
     }
 
-    /// Whether something is found, with who it is that suffers and who has the drive.
+    /// Whether there is a finding, and whom it names as victim and culprit.
     #[test]
-    fn who_is_named() {
+    fn names_victim_and_culprit() {
         let names = |workloads: &[Reads<'_>], rotational| {
             let found = on(rotational, workloads)?;
             let (_, rest) = found.split_once("writes of ")?;
@@ -183,7 +183,7 @@ mod tests {
         for (what, workloads, expected) in ssd {
             assert_eq!(names(&workloads, false), expected, "{what}");
         }
-        // One request at a time keeps a disk busy.
+        // A single request at a time keeps a disk busy.
         let copy = ("backup.service", 1800, 0.0, 4.0);
         let disk = [
             ("a seek", vec![db_of(100, 10.0, 15.0), copy], None),
@@ -195,9 +195,9 @@ mod tests {
         }
     }
 
-    /// Discards and flushes may take long on a healthy drive.
+    /// Discards and flushes can take a long time on a healthy drive.
     #[test]
-    fn only_reads_and_writes_wait() {
+    fn only_judges_reads_and_writes() {
         let of = |op: &str| {
             let trim = samples::workload("fstrim.service", vec![usage("sda", op, 100, 0.0, 40e-3)]);
             found(vec![trim, workload(&BACKUP)], samples::device("sda", 9.0, vec![]))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_one_a_second_is_no_load() {
+    fn ignores_rates_below_one_per_second() {
         let of = |seconds| {
             let workloads = vec![workload(&("db.service", 20, 2.0, 12.0)), workload(&BACKUP)];
             found_in(seconds, workloads, samples::device("sda", 9.0, vec![]))
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_timestamp_of_the_dispatch_nobody_has_the_drive() {
+    fn reports_nothing_without_a_dispatch_timestamp() {
         let mut sda = samples::device("sda", 9.0, vec![]);
         sda.phases = [false, false, false, true];
         assert_eq!(found([DB, BACKUP].iter().map(workload).collect(), sda), None);

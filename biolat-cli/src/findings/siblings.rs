@@ -1,4 +1,4 @@
-//! Devices that are slower than others of their model.
+//! Devices that are slower than others of the same model.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -7,13 +7,13 @@ use biolat_model::text::format::NumberFormat;
 use super::{MINIMUM_FOR_P99, drive_latency};
 use crate::window::{DeviceWindow, OpWindow, Window};
 
-/// How many times slower than its siblings a device is, to be reported.
+/// Minimum factor to report a device as slower than its siblings.
 const SLOWER: f64 = 3.0;
 
-/// A difference that does not matter.
+/// A difference too small to matter.
 const SMALL_DIFFERENCE: f64 = 500e-6;
 
-/// 99th percentiles, where there are enough I/Os for one: of siblings and by op, in ascending order, each with its device.
+/// 99th percentiles by kind of device and op, in ascending order, each with its device. Only for devices with enough I/Os.
 pub(super) struct P99s<'a>(HashMap<(Kind<'a>, &'a str), Vec<(f64, &'a str)>>);
 
 impl<'a> P99s<'a> {
@@ -29,7 +29,7 @@ impl<'a> P99s<'a> {
         Self(all)
     }
 
-    /// How many siblings of a device have one, and their median; and that of the device.
+    /// The p99 of a device, the number of its siblings that have one, and their median.
     fn compared(&self, device: &DeviceWindow, op: &str) -> Option<(f64, usize, f64)> {
         let own = p99(device, device.ops.iter().find(|known| known.name == op)?)?;
         let all = self.0.get(&(Kind::of(device), op))?;
@@ -51,7 +51,7 @@ fn p99(device: &DeviceWindow, op: &OpWindow) -> Option<f64> {
     latencies.percentile(0.99).filter(|_| is_enough)?.middle()
 }
 
-/// Compares reads with reads and writes with writes, with the median of the siblings.
+/// Compares reads with reads and writes with writes, each with the median of the siblings.
 pub(super) fn slower(device: &DeviceWindow, p99s: &P99s<'_>, numbers: NumberFormat) -> Option<String> {
     let compare = |op: &str| {
         let (own, others, median) = p99s.compared(device, op)?;
@@ -73,7 +73,7 @@ pub(super) fn slower(device: &DeviceWindow, p99s: &P99s<'_>, numbers: NumberForm
     ["read", "write"].into_iter().find_map(compare)
 }
 
-/// What siblings have in common: the model; without a model, the driver, and whether they rotate.
+/// What siblings have in common: the model or, without one, the driver and whether they rotate.
 #[derive(PartialEq, Eq, Hash)]
 enum Kind<'a> {
     Model(&'a str),
@@ -89,7 +89,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// The part of a device's name that its driver gives: up to the first digit, or to the letters of the drive.
+/// The part of a device's name that comes from its driver: up to the first digit, or to the letters of the drive.
 fn driver(name: &str) -> &str {
     let lettered = ["xvd", "vd", "sd", "hd"].into_iter().find(|driver| name.starts_with(driver));
     lettered.unwrap_or_else(|| name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default())

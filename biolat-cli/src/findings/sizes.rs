@@ -1,4 +1,4 @@
-//! Sizes whose I/O takes longer than that of the other sizes explains.
+//! Sizes whose I/O takes longer than the latency of the other sizes explains.
 
 use biolat_common::size::BANDS;
 use biolat_model::text::format::NumberFormat;
@@ -9,26 +9,26 @@ use crate::{
     window::DeviceWindow,
 };
 
-/// The fewest I/Os of a band that is compared.
+/// Minimum number of I/Os of a band.
 const MINIMUM: u64 = 30;
 
-/// How many times longer than expected a band is, to be reported. The size histogram knows a mean size within a factor of the
-/// square root of two, and the expected latency depends on two of them.
+/// Minimum factor over the expected latency. The size histogram gives a mean size within a factor of the square root of two, and
+/// the expected latency depends on two of them.
 const SLOWER: f64 = 3.0;
 
-/// A mean that does not matter.
+/// A mean too short to matter.
 const SHORT: f64 = 100e-6;
 
-/// What a rotating disk may need for a seek and a rotation: it depends on the place, not on the size.
+/// Time for a seek and a rotation of a rotating disk: it depends on the place, not on the size.
 const SEEK: f64 = 20e-3;
 
-/// A band with enough I/Os: its mean size in bytes and latencies in seconds.
+/// A band with enough I/Os: mean size in bytes, latencies in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Band {
     number: usize,
     bytes: f64,
     mean: f64,
-    /// At least the median.
+    /// An upper bound on the median.
     median: f64,
 }
 
@@ -38,7 +38,7 @@ struct SlowBand {
     band: Band,
     /// The smaller band that it is compared with.
     smaller: Band,
-    /// How many times longer than expected.
+    /// Ratio to the expected latency.
     factor: f64,
 }
 
@@ -72,9 +72,8 @@ fn bands(sizes: &SizeWindow) -> Vec<Band> {
     bands.collect()
 }
 
-/// The band that exceeds its expected latency by the largest factor, if one does by enough. A request is expected to take as
-/// long as a smaller one, and for the bytes that it has more as long as at the best throughput of one request that any band
-/// shows.
+/// Finds the band that exceeds its expected latency by the largest factor, if that is enough. A request is expected to take as
+/// long as a smaller one, plus the time for its additional bytes at the best throughput that any band shows for a single request.
 fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
     let throughput = bands.iter().map(|band| band.bytes / band.mean).fold(0.0, f64::max);
     let compared = bands.iter().filter_map(|&band| {
@@ -82,7 +81,7 @@ fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
         let smaller = bands.iter().filter(|other| other.number < band.number);
         let smaller = *smaller.min_by(|one, other| expected(one).total_cmp(&expected(other)))?;
         let limit = SLOWER * expected(&smaller) + allowance;
-        // A few stalls raise the mean, not the median.
+        // A few stalls raise the mean, but not the median.
         let is_slow = band.mean.min(band.median) > limit && band.mean >= SHORT;
         is_slow.then(|| SlowBand { band, smaller, factor: band.mean / expected(&smaller) })
     });
@@ -99,8 +98,7 @@ mod tests {
     use super::slow_band;
     use crate::window::Window;
 
-    /// The findings of writes: for each power of two from 512 bytes on, the number of requests of so many bytes; and the
-    /// latency of a size.
+    /// The findings for writes: the number of requests of each size, and the latency by size.
     fn found(requests: &[(u64, u64)], latency: impl Fn(u64) -> f64, rotational: bool) -> Vec<String> {
         let requests = requests.iter().filter(|(_, count)| *count > 0);
         let requests: Vec<_> =
@@ -130,7 +128,7 @@ mod tests {
         (9..=TOP_EXPONENT as u64).map(|exponent| (1 << exponent, count)).collect()
     }
 
-    /// 80 µs, and 1 GB/s; larger than 256 KiB up to 1 MiB something else.
+    /// 80 µs plus 1 GB/s, except for sizes above 256 KiB up to 1 MiB.
     fn with_slow_band(seconds: f64) -> impl Fn(u64) -> f64 {
         move |bytes| match bytes {
             262_145..=1_048_576 => seconds,
@@ -139,18 +137,18 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_band() {
+    fn reports_one_slow_band() {
         let expected = "sda: writes of 256 KiB to 1 MiB take 9.00 ms (mean) where those of 64 to 256 KiB take 277 µs: 10 \
                         times what the size explains.";
         assert_eq!(found(&of_each(40), with_slow_band(9e-3), false), [expected]);
-        // Not beyond a seek, too few, hardly longer.
+        // No longer than a seek, too few, hardly longer.
         assert!(found(&of_each(40), with_slow_band(9e-3), true).is_empty());
         assert!(!found(&of_each(40), with_slow_band(30e-3), true).is_empty());
         assert!(found(&of_each(14), with_slow_band(9e-3), false).is_empty());
         assert!(found(&of_each(40), with_slow_band(1.5e-3), false).is_empty());
     }
 
-    /// With one other band there may be a limit of bandwidth.
+    /// With only one other band, bandwidth may be limited.
     #[test]
     fn two_bands_prove_nothing() {
         let latency = |bytes| if bytes == 4096 { 80e-6 } else { 9e-3 };
@@ -160,15 +158,15 @@ mod tests {
     }
 
     #[test]
-    fn short_latencies_do_not_matter() {
+    fn ignores_short_latencies() {
         let latency = |bytes| if bytes == 1 << 14 { 90e-6 } else { 2e-6 };
         assert!(found(&[(4096, 100), (1 << 14, 100), (1 << 20, 100)], latency, false).is_empty());
     }
 
     proptest! {
-        /// Any share of sizes, anywhere within their buckets.
+        /// Any distribution of sizes, anywhere within their buckets.
         #[test]
-        fn what_the_size_explains_is_not_reported(
+        fn ignores_latencies_that_the_size_explains(
             requests in uniform16((0_u64..500, 0.5001..=1.0_f64)),
             fixed in prop_oneof![Just(0.0), 1e-6..1e-1],
             per_byte in prop_oneof![Just(0.0), 1e-11..1e-6],

@@ -1,4 +1,4 @@
-//! Devices that fail or are gone.
+//! Devices with errors, and removed devices.
 
 use super::counted;
 use crate::window::{DeviceWindow, Window};

@@ -1,4 +1,4 @@
-//! The findings of given windows.
+//! The findings in given windows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,7 @@ use biolat_testing::samples::{self, histogram, op};
 use super::findings;
 use crate::window::Window;
 
-/// Reads with these latency buckets, and with these means of queue and device latency.
+/// Reads in these latency buckets, with these means of queue and device latency.
 fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> SeriesView {
     let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let with_mean = |mean: f64| histogram(0, buckets, 0, mean * count);
@@ -33,7 +33,7 @@ fn findings_of(devices: Vec<DeviceView>, lost: &[(&str, u64)]) -> Vec<String> {
     findings(&window, NumberFormat::UNICODE)
 }
 
-/// 977 µs is 2^-10 s, the upper end of bucket -80.
+/// 977 µs is 2^-10 s, the upper bound of bucket -80.
 const QUICK: &[(i32, u64)] = &[(-80, 600)];
 
 fn nothing_found(texts: &[String]) -> bool {
@@ -47,7 +47,7 @@ fn nothing_stands_out() {
         &[],
     );
     assert!(nothing_found(&found), "{found:?}");
-    // Expected losses, and a few completions that were missed on idle CPUs.
+    // Expected losses, and a few missed completions on idle CPUs.
     let mut sda = drive("sda", reads(QUICK, 1e-6, 9e-4));
     sda.unseen.insert(Group::Read, 3);
     let found = findings_of(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
@@ -56,9 +56,9 @@ fn nothing_stands_out() {
     assert_eq!(found, ["No device completed 100 I/Os: too few to draw conclusions."]);
 }
 
-/// Sequential I/O of 200 ms each: only 25 of them in 5 s.
+/// Sequential I/O of 200 ms each: a window has only a few.
 #[test]
-fn a_slow_device_completes_few() {
+fn reports_slow_devices_with_few_ios() {
     let found = findings_of(
         vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 25)], 0.0, 0.2))],
         &[],
@@ -85,7 +85,7 @@ fn with_inflight(device: DeviceView, read: u64, write: u64, oldest_seconds: f64,
 
 /// The window of `findings_of` is 60 s long.
 #[test]
-fn a_device_that_hangs() {
+fn reports_hung_devices() {
     let idle = |name| drive(name, reads(&[], 0.0, 0.0));
     let healthy = with_inflight(drive("sda", reads(&[(-80, 10)], 0.0, 0.1)), 3, 0, 0.2, true);
     let found = findings_of(
@@ -104,11 +104,11 @@ fn a_device_that_hangs() {
         "sdd: I/O in the scheduler, none completed in 60 s, the oldest for 20 s.",
     ];
     assert_eq!(found, expected);
-    // Without statistics, nothing tells whether others complete.
+    // Without statistics, it is unknown whether others complete.
     let mut unknown = with_inflight(idle("sda"), 2, 0, 16.0, true);
     unknown.phases = [false; 4];
     assert_eq!(findings_of(vec![unknown], &[]), ["sda: 2 I/Os in flight, the oldest for 16 s."]);
-    // Before other findings.
+    // Comes before other findings.
     let mut failed = drive("sda", reads(&[(-80, 10)], 0.0, 0.1));
     failed.series[0].errors.insert("medium".into(), 2);
     let found = findings_of(vec![failed, with_inflight(idle("sdb"), 1, 0, 90.0, true)], &[]);
@@ -117,7 +117,7 @@ fn a_device_that_hangs() {
 }
 
 #[test]
-fn an_io_that_hangs_while_others_complete() {
+fn reports_hung_ios_of_working_devices() {
     let found = |latency, oldest, exact| {
         let busy = drive("sda", reads(&[(latency, 2000)], 0.0, 1e-3));
         findings_of(vec![with_inflight(busy, 1, 2, oldest, exact)], &[])
@@ -128,16 +128,16 @@ fn an_io_that_hangs_while_others_complete() {
     );
     assert_eq!(
         found(-80, 31.0, true),
-        ["sda: 3 I/Os in flight, the oldest for 31 s; others completed in these 60 s."]
+        ["sda: 3 I/Os in flight, the oldest for 31 s; others completed in this 60 s window."]
     );
     assert_eq!(found(-80, 31.0, false), ["sda: 3 I/Os in flight, none completed for at least 31 s."]);
     assert!(nothing_found(&found(-80, 0.9, true)));
-    // Bucket 17 ends at 4.4 s: an age that is usual there.
+    // Bucket 17 ends at 4.4 s, so that age is usual there.
     assert!(!found(17, 4.3, true)[0].contains("in flight") && found(17, 4.5, true)[0].contains("in flight"));
 }
 
 #[test]
-fn a_removed_device() {
+fn reports_removed_devices() {
     let before = samples::snapshot(
         0.0,
         vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(QUICK, 0.0, 9e-4))],
@@ -148,7 +148,7 @@ fn a_removed_device() {
 }
 
 #[test]
-fn the_wait_before_a_request_exists_dominates() {
+fn reports_long_admission() {
     let found = |admission: f64, count: u64| {
         let mut read = reads(&[(-80, count)], 0.0, 1e-3);
         read.histograms[0] = histogram(0, &[(-40, count)], 0, admission * count as f64);
@@ -161,32 +161,32 @@ fn the_wait_before_a_request_exists_dominates() {
     assert!(found(3e-3, 99)[0].starts_with("No device completed"));
 }
 
-/// The daemon and the kernel may be too old or too new to tell.
+/// The phase depends on the kernel version.
 #[test]
-fn what_nobody_records_is_said_where_nothing_stands_out() {
+fn reports_missing_admission_if_nothing_stands_out() {
     let quiet =
         |name: &str| DeviceView { phases: [false, true, true, true], ..drive(name, reads(QUICK, 0.0, 9e-4)) };
     let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded: Linux";
     let found = findings_of(vec![quiet("sda")], &[]);
-    assert!(found[0].contains("Waits for io.max are in no latency"), "{found:?}");
+    assert!(found[0].contains("No latency includes waits for io.max"), "{found:?}");
     assert!(found[1].starts_with(&format!("sda: {wait} 6.18 and later")), "{found:?}");
     let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(quiet).into(), &[]);
     assert!(found[1].starts_with(&format!("4 devices: {wait} 6.18")), "{found:?}");
 }
 
 #[test]
-fn the_queue_dominates() {
+fn reports_long_queueing() {
     let found = findings_of(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
     assert!(found[0].starts_with("sda: 75 % of the total latency is time in the queue"), "{found:?}");
     assert!(found[0].contains("mean 3.00 ms; in the device 1.00 ms"), "{found:?}");
-    // Most of a latency that is negligible.
+    // Most of a negligible latency.
     assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 3e-5, 1e-5))], &[])));
     assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
 }
 
-/// The rule and its limits are tested where it stands.
+/// The rule and its limits have tests of their own.
 #[test]
-fn a_workload_is_slow_while_another_keeps_the_drive_busy() {
+fn reports_noisy_neighbors() {
     let found = |workloads| {
         let devices = ["sda", "sdb"].map(|name| drive(name, reads(QUICK, 0.0, 9e-4)));
         let after = Snapshot { workloads, ..samples::snapshot(60.0, devices.into()) };
@@ -207,7 +207,7 @@ fn a_workload_is_slow_while_another_keeps_the_drive_busy() {
 }
 
 #[test]
-fn one_is_slower_than_its_siblings() {
+fn reports_devices_slower_than_siblings() {
     let trio = |slow: &[(i32, u64)]| {
         findings_of(
             vec![
@@ -230,11 +230,11 @@ fn one_is_slower_than_its_siblings() {
         "{found:?}"
     );
     assert_eq!(found.len(), 2);
-    // Twice as long is normal; four I/Os of 600 do not reach the p99; 400 I/Os are too few for one.
+    // Twice as long is normal, four I/Os out of 600 do not reach the p99, and 400 I/Os are too few for one.
     assert!(trio(&[(-72, 600)])[0].starts_with("Nothing"));
     assert!(trio(&[(-80, 596), (-64, 4)])[0].starts_with("Nothing"));
     assert!(trio(&[(-64, 400)])[0].starts_with("Nothing"));
-    // Another model is not a sibling; without models, devices of the same driver are siblings.
+    // Another model is not a sibling. Without models, devices of the same driver are siblings.
     let other = |model: &str| {
         let mut slow = drive("sdb", reads(&[(-64, 600)], 0.0, 4e-3));
         let mut quick = drive("sda", reads(QUICK, 0.0, 9e-4));
@@ -247,7 +247,7 @@ fn one_is_slower_than_its_siblings() {
 }
 
 #[test]
-fn two_kinds_of_latency() {
+fn reports_bimodal_latencies() {
     let found = findings_of(vec![drive("sda", reads(&[(-110, 700), (-60, 300)], 0.0, 1e-3))], &[]);
     assert!(
         found[0].starts_with("sda: reads have two typical latencies: 70 % near 69.5 µs, 30 % near 5.29 ms"),
@@ -256,7 +256,7 @@ fn two_kinds_of_latency() {
 }
 
 #[test]
-fn errors_and_stalls() {
+fn reports_errors_and_stalls() {
     let mut read = reads(&[(-80, 10), (24, 1)], 0.0, 1.0);
     read.errors.insert("medium".into(), 2);
     let mut flush = reads(&[(24, 1)], 0.0, 8.0);
@@ -270,7 +270,7 @@ fn errors_and_stalls() {
 }
 
 #[test]
-fn missed_and_lost_completions() {
+fn reports_missed_and_lost_completions() {
     let mut sda = drive("sda", reads(QUICK, 0.0, 9e-4));
     sda.unseen.insert(Group::Read, 60);
     let mut sdb = samples::device("sdb", 9.0, vec![reads(QUICK, 0.0, 0.0)]);

@@ -13,7 +13,7 @@ use crate::window::Window;
 pub(super) struct SizesJson<'a> {
     device: &'a str,
     op: &'a str,
-    /// Above, up to, count, in bytes. What is above the range is up to `null`.
+    /// Lower bound, upper bound, count, in bytes. The upper bound of the overflow is `null`.
     requests: Vec<(u64, Option<u64>, u64)>,
     bands: Vec<BandJson>,
 }
@@ -25,7 +25,7 @@ struct BandJson {
     latency: LatencyJson,
 }
 
-/// Of each device and op with requests whose sizes are counted.
+/// The sizes of each device and op that has requests with a counted size.
 pub(super) fn sizes(window: &Window) -> Vec<SizesJson<'_>> {
     let ops = window.devices.iter().flat_map(|device| device.ops.iter().map(move |op| (device, op)));
     ops.filter_map(|(device, op)| {
@@ -44,7 +44,7 @@ pub(super) fn sizes(window: &Window) -> Vec<SizesJson<'_>> {
     .collect()
 }
 
-/// Requests that have ended on each CPU, by device: of devices that completed any.
+/// Completed requests per CPU, for devices that completed any.
 pub(super) fn cpus(window: &Window) -> BTreeMap<&str, &[u64]> {
     let devices = window
         .devices
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_cpus() {
+    fn writes_sizes_and_cpus() {
         let window = window();
         let line: Value = serde_json::to_value(super::sizes(&window)).unwrap();
         let middle = (0.5_f64.sqrt()).sqrt();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_there_if_asked_for() {
+    fn sizes_and_cpus_are_optional() {
         let line = |sizes: bool, cpus: bool| -> Value {
             let cpus = cpus.then(Default::default);
             let breakdown = Breakdown { sizes, cpus, ..Breakdown::default() };

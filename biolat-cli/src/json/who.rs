@@ -20,7 +20,7 @@ pub(super) struct WorkloadJson<'a> {
     total: LatencyJson,
 }
 
-/// Of each device and workload with I/O, the largest share of the device's time first.
+/// The workloads of each device, largest share of the device's time first.
 pub(super) fn workloads(window: &Window) -> Vec<WorkloadJson<'_>> {
     let devices = window.devices.iter();
     let workloads = devices.flat_map(|device| {
@@ -51,7 +51,7 @@ mod tests {
     use crate::{breakdown::Breakdown, json, json_line, window::Window};
 
     #[test]
-    fn every_workload_with_its_figures() {
+    fn writes_each_workload() {
         let devices = vec![samples::device("sda", 9.0, vec![])];
         let slow = usage("sda", "read", 6, 1.0, 1.0);
         let after = Snapshot {

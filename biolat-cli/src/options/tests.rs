@@ -1,4 +1,4 @@
-//! The options of each command, and which of them go together.
+//! The options of each command, and which of them can be combined.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn hist(line: &str) -> HistCommand {
     }
 }
 
-/// The options of a command, with those before it.
+/// The options of a command, including those before it.
 fn common(line: &str) -> CommonOptions {
     let cli = parse(line).unwrap();
     match cli.command {
@@ -33,12 +33,12 @@ fn common(line: &str) -> CommonOptions {
 }
 
 #[test]
-fn clap_accepts_the_definitions() {
+fn definitions_pass_claps_own_checks() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn options_of_biolatency() {
+fn accepts_biolatencys_options() {
     let HistCommand { windows, histogram, .. } = hist("-mT 1 10");
     assert_eq!((windows.interval, windows.count), (Some(Duration::from_secs(1)), Some(10)));
     assert!(histogram.milliseconds && windows.timestamp && !histogram.by_device);
@@ -49,7 +49,7 @@ fn options_of_biolatency() {
 }
 
 #[test]
-fn devices_by_name_by_list_and_by_expression() {
+fn selects_devices_by_name_list_and_expression() {
     let shows = |line: &str, name: &str| {
         hist(line).common.devices.selection().unwrap().is_some_and(|selection| selection.shows(name))
     };
@@ -68,7 +68,7 @@ fn devices_by_name_by_list_and_by_expression() {
 }
 
 #[test]
-fn options_before_a_command_are_its_own() {
+fn options_before_a_command_apply_to_it() {
     let host = |line: &str| common(line).source.host.map(|host| host.to_string());
     let db1 = Some("http://db1:9976".to_owned());
     assert_eq!((host(""), host("--host db1"), host("who")), (None, db1.clone(), None));
@@ -88,7 +88,7 @@ fn options_before_a_command_are_its_own() {
 }
 
 #[test]
-fn options_that_exclude_each_other() {
+fn rejects_conflicting_options() {
     for line in [
         "hist -Q -P",
         "hist --loop --host x",
@@ -106,9 +106,9 @@ fn options_that_exclude_each_other() {
     assert!(error.contains("required") && error.contains("--since"), "{error}");
 }
 
-/// An option that a command has no use for is an error.
+/// A command rejects options that have no effect on it.
 #[test]
-fn each_command_has_its_options_only() {
+fn rejects_options_of_other_commands() {
     for command in ["sizes", "cpus", "who", "slow", "top", "worst", "save x"] {
         for option in ["-Q", "-P", "-D", "-F", "--fine"] {
             assert!(parse(&format!("{command} {option}")).is_err(), "{command} {option}");
@@ -141,7 +141,7 @@ fn each_command_has_its_options_only() {
 }
 
 #[test]
-fn times_and_lengths() {
+fn parses_times_and_lengths() {
     let slow = |line: &str| match parse(line).unwrap().command {
         Some(Command::Slow(SlowCommand { at_least, .. })) => at_least,
         other => panic!("{other:?}"),
@@ -170,7 +170,7 @@ fn times_and_lengths() {
 }
 
 #[test]
-fn an_error_never_has_the_password() {
+fn errors_never_contain_the_password() {
     let refused = parse("who --host http://alice:secret@db1:port").unwrap_err();
     assert!(refused.contains("'db1:port' is not a URL") && !refused.contains("secret"), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! What a history has of a range of the past, that of a daemon or of a file: the same windows as live, or the worst intervals.
+//! Shows a range of a history, from a daemon or a file: the same windows as live, or the worst intervals.
 
 mod range;
 mod save;
@@ -40,26 +40,26 @@ use super::{
 };
 pub(super) use range::PastRange;
 
-/// The length of the intervals of which the worst are shown.
+/// Length of the intervals that `biolat worst` ranks.
 const WORST_STEP: Duration = Duration::from_secs(60);
 
-/// Memory that the intervals of a file may take. A store would drop the oldest to stay below its limit.
+/// Memory limit for the intervals of a file. The store has no limit of its own, because it would drop the oldest.
 const MAX_SAVED_BYTES: usize = 1 << 30;
 const SAVED_LIMITS: HistoryLimits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
 
-/// What is shown of a history.
+/// What to show of a history.
 pub(super) struct PastCommand<'a> {
     pub(super) view: View,
     pub(super) range: RangeOptions,
-    /// Divides the range into windows.
+    /// Splits the range into windows.
     pub(super) every: Option<Duration>,
-    /// The worst minutes in place of windows.
+    /// Shows the worst minutes instead of windows.
     pub(super) is_worst: bool,
     pub(super) file: Option<&'a Path>,
     pub(super) common: &'a CommonOptions,
 }
 
-/// Shows it. A closed pipe is not an error.
+/// Shows a history. A closed pipe is not an error.
 pub(super) async fn run(command: PastCommand<'_>) -> Result<ExitCode> {
     let shown = match command.file {
         Some(file) => show_saved(command, file).await,
@@ -68,7 +68,7 @@ pub(super) async fn run(command: PastCommand<'_>) -> Result<ExitCode> {
     unless_closed(shown)
 }
 
-/// Saves it.
+/// Saves a history.
 pub(super) async fn save(command: &SaveCommand) -> Result<ExitCode> {
     unless_closed(save::run(command).await)
 }
@@ -80,7 +80,7 @@ fn unless_closed(outcome: Result<()>) -> Result<ExitCode> {
     }
 }
 
-/// A daemon adds up the intervals itself.
+/// Shows a daemon's history. The daemon adds up the intervals itself.
 async fn show_remote(command: PastCommand<'_>) -> Result<()> {
     let target = daemon(&command.common.source);
     rights::drop_privileges(Role::Serving, false)?;
@@ -100,7 +100,7 @@ async fn show_remote(command: PastCommand<'_>) -> Result<()> {
     output.end(&intervals.head, &place).await
 }
 
-/// The daemon whose history is read: one on this host, unless another is given.
+/// The daemon whose history is read: the one on this host unless another is given.
 fn daemon(source: &SourceOptions) -> Target {
     source.host.clone().unwrap_or_else(Target::here)
 }
@@ -116,7 +116,7 @@ async fn show_saved(command: PastCommand<'_>, file: &Path) -> Result<()> {
     let name = saved::name_of(file);
     let (head, store) = read_saved(file, command.common.devices.selection()?).await?;
     let now = Duration::try_from_secs_f64(head.saved).ok().and_then(|saved| UNIX_EPOCH.checked_add(saved));
-    let now = now.with_context(|| format!("{name}: it is damaged: a wrong time"))?;
+    let now = now.with_context(|| format!("{name}: it is damaged: an invalid time"))?;
     let range = PastRange::of(&command.range, command.is_worst, now)?;
     let place = format!("in {name}, saved at {}", clock::local_with_date(head.saved));
     let (selected, step) = if command.is_worst {
@@ -131,7 +131,7 @@ async fn show_saved(command: PastCommand<'_>, file: &Path) -> Result<()> {
     output.end(&head.history, &place).await
 }
 
-/// A file's head, and its intervals in a store.
+/// Reads the head of a file, and its intervals into a store.
 pub(super) async fn read_saved(file: &Path, selection: Option<Selection>) -> Result<(SavedHead, Store)> {
     let mut intervals: Intervals<SavedHead> = saved::open(file, selection).await?;
     rights::drop_privileges(Role::Serving, false)?;
@@ -139,13 +139,13 @@ pub(super) async fn read_saved(file: &Path, selection: Option<Selection>) -> Res
     while let Some(interval) = intervals.next().await? {
         store.replay(interval);
         if store.bytes() > MAX_SAVED_BYTES {
-            bail!("{}: it has more than {} GiB in memory", saved::name_of(file), MAX_SAVED_BYTES >> 30);
+            bail!("{}: it takes more than {} GiB of memory", saved::name_of(file), MAX_SAVED_BYTES >> 30);
         }
     }
     Ok((intervals.head, store))
 }
 
-/// What is shown of intervals that come one after the other: each as a window, or the worst of all.
+/// Consumes intervals one after another: shows each as a window or, at the end, the worst ones.
 struct Shown {
     output: Output,
     range: PastRange,
@@ -159,7 +159,7 @@ impl Shown {
         Self { output: Output { view: command.view }, range, worst, is_empty: true }
     }
 
-    /// Adds an interval of a history that is in this place.
+    /// Adds an interval of the history at `place`.
     async fn add(&mut self, history: &ApiHistory, place: &str, interval: Period) -> Result<()> {
         if std::mem::replace(&mut self.is_empty, false) {
             self.output.begin(history, place, self.range, true).await?;
@@ -186,7 +186,7 @@ impl Shown {
 /// The I/O of an interval.
 fn window_of(interval: &Period) -> Window {
     let mut window = Window::of_period(interval);
-    // As live, regardless of where they come from.
+    // In the order of live windows, regardless of the source.
     window.devices.sort_by(|one, other| one.name.cmp(&other.name));
     window.devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
     window
@@ -197,7 +197,7 @@ struct Output {
 }
 
 impl Output {
-    /// What is read, and from when on it is complete; to standard error where standard output is JSON.
+    /// Introduces the output: the source, and when its history begins. Goes to standard error if standard output is JSON.
     async fn begin(
         &self,
         history: &ApiHistory,
@@ -245,7 +245,7 @@ impl Output {
     }
 }
 
-/// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
+/// The time without collections, if it amounts to minutes. Its I/O is in the next collection.
 fn uncollected(interval: &Period, collected_every: f64) -> Option<String> {
     const MINUTES: f64 = 120.0;
     let seconds = interval.length.as_secs_f64() - interval.collections as f64 * collected_every;
@@ -254,7 +254,7 @@ fn uncollected(interval: &Period, collected_every: f64) -> Option<String> {
     (seconds > MINUTES.max(collected_every)).then(text)
 }
 
-/// What the history does not have of the range.
+/// Which part of the range the history does not have.
 fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Option<String> {
     let Some(from) = history.complete_from else {
         return Some("nothing is kept yet: no collection has succeeded".to_owned());
@@ -262,16 +262,16 @@ fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Optio
     let begins = format!("the history begins at {}", clock::local_with_date(from));
     let (asked_from, asked_to) = (range.from(), range.to());
     if asked_to <= from {
-        return Some(format!("nothing is kept of that time: {begins}; ask for a later one"));
+        return Some(format!("nothing is kept from that time: {begins}; ask for a later one"));
     }
     if !has_intervals {
-        return Some("nothing is kept of that time: biolat-daemon or the machine did not run".to_owned());
+        return Some("nothing is kept from that time: biolat-daemon or the machine did not run".to_owned());
     }
-    // The default goes back further than most daemons run.
+    // The default range goes back further than most daemons have been running.
     (asked_from + history.interval < from && !range.is_default).then_some(begins)
 }
 
-/// From when on there are sizes and workloads, if that is later than the range begins.
+/// The time from which sizes and workloads are kept, if they were dropped for a part of the range.
 fn missing_breakdown(history: &ApiHistory, range: PastRange) -> Option<String> {
     let from = history.breakdown_from.filter(|from| range.from() + history.interval < *from)?;
     let is_dropped = history.complete_from.is_some_and(|complete| complete < from);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_a_window() {
+    fn an_interval_becomes_a_window() {
         let window = window_of(&interval());
         assert_eq!(
             (window.seconds, window.ended, window.restarted),
@@ -320,36 +320,36 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_machine_is_said() {
+    fn reports_a_suspended_machine() {
         assert_eq!(uncollected(&interval(), 5.0), None);
         let suspended = Period { length: Duration::from_secs(8 * 3600 + 60), ..interval() };
-        let said = uncollected(&suspended, 5.0).unwrap();
-        assert_eq!(said, "8 h of it without a collection: the machine was suspended");
+        let message = uncollected(&suspended, 5.0).unwrap();
+        assert_eq!(message, "8 h of it without a collection: the machine was suspended");
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn reports_missing_history() {
         let range =
             |from, to| PastRange { from: at(f64::from(from)), to: at(f64::from(to)), is_default: false };
         let mut history = ApiHistory::of("db1", Duration::from_secs(5), [UNIX_EPOCH; 2], None);
-        let said = |history: &ApiHistory, range| {
+        let message = |history: &ApiHistory, range| {
             missing(history, range, !history.intervals.is_empty()).unwrap_or_default()
         };
-        assert_eq!(said(&history, range(1, 2)), "nothing is kept yet: no collection has succeeded");
+        assert_eq!(message(&history, range(1, 2)), "nothing is kept yet: no collection has succeeded");
         history.complete_from = Some(1000.0);
         assert!(
-            said(&history, range(1, 2))
-                .starts_with("nothing is kept of that time: the history begins at 1970")
+            message(&history, range(1, 2))
+                .starts_with("nothing is kept from that time: the history begins at 1970")
         );
-        assert!(said(&history, range(2000, 2010)).ends_with("biolat-daemon or the machine did not run"));
+        assert!(message(&history, range(2000, 2010)).ends_with("biolat-daemon or the machine did not run"));
         history.intervals.push(interval());
-        assert!(said(&history, range(500, 2000)).starts_with("the history begins at 1970-01-01"));
-        assert_eq!(said(&history, range(996, 2000)), "");
-        assert_eq!(said(&history, PastRange { is_default: true, ..range(1, 2000) }), "");
+        assert!(message(&history, range(500, 2000)).starts_with("the history begins at 1970-01-01"));
+        assert_eq!(message(&history, range(996, 2000)), "");
+        assert_eq!(message(&history, PastRange { is_default: true, ..range(1, 2000) }), "");
         assert_eq!(missing_breakdown(&history, range(996, 2000)), None, "not counted");
         history.breakdown_from = Some(1500.0);
-        let said = |range| missing_breakdown(&history, range).unwrap_or_default();
-        assert!(said(range(996, 2000)).starts_with("sizes and workloads are kept from 1970-01-01"));
-        assert_eq!(said(range(1496, 2000)), "");
+        let message = |range| missing_breakdown(&history, range).unwrap_or_default();
+        assert!(message(range(996, 2000)).starts_with("sizes and workloads are kept from 1970-01-01"));
+        assert_eq!(message(range(1496, 2000)), "");
     }
 }

@@ -8,7 +8,7 @@ use biolat_system::clock;
 
 use crate::{options::RangeOptions, past_time::PastTime};
 
-/// How long a range is that begins at `--at`, and how far back `biolat worst` looks.
+/// Default length of a range that begins at `--at`, and how far back `biolat worst` looks.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(26 * 3600);
 
@@ -17,20 +17,22 @@ const DAY: Duration = Duration::from_secs(26 * 3600);
 pub(crate) struct PastRange {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
-    /// Whether no option gives its beginning.
+    /// Whether no option gave its beginning.
     pub(super) is_default: bool,
 }
 
-/// The end of everything, in seconds since the epoch: the year 2100.
+/// A time after everything, the year 2100, in seconds since the epoch.
 const END: Duration = Duration::from_secs(4_102_444_800);
 
 impl PastRange {
-    /// The range of the options; of the worst minutes the last day, else everything.
+    /// The range that the options give. The default is everything, or the last day for the worst minutes.
     pub(crate) fn of(options: &RangeOptions, is_worst: bool, now: SystemTime) -> Result<Self> {
         if let (Some(length), None) = (options.length, &options.at) {
             let length = format::duration(length.as_secs_f64());
             let since = length.replace(' ', "");
-            bail!("--for says how long after --at: give --at too, or --since -{since} for the last {length}");
+            bail!(
+                "--for is the length of a range that begins at --at: give --at, or --since -{since} for the last {length}"
+            );
         }
         let at = |time: &PastTime| time.at(now).map_err(|why| anyhow!("{why}"));
         let range = if let Some(from) = &options.at {
@@ -54,7 +56,7 @@ impl PastRange {
         Ok(range)
     }
 
-    /// Whether it is everything.
+    /// Whether it covers everything.
     pub(super) fn is_everything(&self) -> bool {
         self.from == UNIX_EPOCH
     }
@@ -67,20 +69,20 @@ impl PastRange {
         unix_seconds(self.to)
     }
 
-    /// The length of a window: all in one, if none is given.
+    /// The length of a window: the whole range by default.
     pub(super) fn step(&self, window: Option<Duration>) -> Duration {
         let whole = self.to.duration_since(self.from).unwrap_or_default();
         window.unwrap_or(whole).max(Duration::from_secs(1))
     }
 
-    /// The same from the minute on in which it begins.
+    /// The range, extended to the beginning of its first minute.
     pub(super) fn in_whole_minutes(self) -> Self {
         let since = self.from.duration_since(UNIX_EPOCH).unwrap_or_default();
         let from = UNIX_EPOCH + Duration::from_secs(since.as_secs() / 60 * 60);
         Self { from, ..self }
     }
 
-    /// The query of the API.
+    /// The query for the API.
     pub(super) fn query(&self, rest: &str) -> String {
         format!("?from={}&to={}&{rest}", self.from(), self.to())
     }
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges() {
+    fn parses_ranges() {
         assert_eq!(range("--at 1600000000"), (at(1_600_000_000), at(1_600_000_060)));
         assert_eq!(range("--at 1600000000 --for 5m"), (at(1_600_000_000), at(1_600_000_300)));
         assert_eq!(range("--since 1600000000"), (at(1_600_000_000), at(1_700_000_000)));
@@ -125,28 +127,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_time_it_is_everything_and_of_the_worst_a_day() {
+    fn default_range_is_everything_or_a_day_for_the_worst() {
         assert_eq!(range(""), (at(0), at(4_102_444_800)));
         assert_eq!(of("", true), Ok((at(1_700_000_000 - 93_600), at(1_700_000_000))));
         assert_eq!(of("--since 1600000000", true), Ok((at(1_600_000_000), at(1_700_000_000))));
     }
 
     #[test]
-    fn errors() {
+    fn rejects_invalid_ranges() {
         let error = |line| of(line, false).unwrap_err();
         assert_eq!(error("--since 1600000000 --until 1600000000"), "--since must be before --until");
         assert!(error("--at 1700000001").ends_with(" is in the future"));
     }
 
     #[test]
-    fn whole_minutes() {
+    fn extends_to_whole_minutes() {
         let range = PastRange { from: at(1_700_000_030), to: at(1_700_000_100), is_default: true };
         assert_eq!(range.in_whole_minutes(), PastRange { from: at(1_699_999_980), ..range });
         assert_eq!(range.in_whole_minutes().in_whole_minutes(), range.in_whole_minutes());
     }
 
     #[test]
-    fn queries() {
+    fn builds_queries() {
         let range = PastRange { from: at(100), to: at(400), is_default: false };
         assert_eq!(range.query("step=60"), "?from=100&to=400&step=60");
         assert_eq!(range.step(None), Duration::from_secs(300));

@@ -1,4 +1,4 @@
-//! `biolat save`: the history of a daemon, as it keeps it, into a file.
+//! `biolat save`: writes a daemon's history to a file.
 
 use std::{
     fs::Permissions,
@@ -30,7 +30,7 @@ use crate::{
     saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
 };
 
-/// Saves what the options select, and says what. Privileges are kept: root may write to any folder.
+/// Saves the selected range and reports what was saved. Keeps privileges, because root can write to any directory.
 pub(super) async fn run(command: &SaveCommand) -> Result<()> {
     let file = &command.to;
     if file.as_os_str() == STANDARD_STREAM {
@@ -51,7 +51,7 @@ pub(super) async fn run(command: &SaveCommand) -> Result<()> {
     if file.symlink_metadata().is_ok() {
         return Err(unwritable(io::ErrorKind::AlreadyExists.into()));
     }
-    // A file of another name until it is complete, which is removed if this ends earlier.
+    // Write under another name until it is complete. That file is removed if this ends early.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new_file = || {
         file.file_name().ok_or(io::ErrorKind::IsADirectory)?;
@@ -70,7 +70,7 @@ fn publish(output: NamedTempFile, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What was saved.
+/// The report of what was saved.
 #[derive(Serialize)]
 struct Saved<'a> {
     file: &'a str,
@@ -78,9 +78,9 @@ struct Saved<'a> {
     intervals: u64,
     /// Of the first interval.
     began: Option<f64>,
-    /// Of the last one.
+    /// Of the last interval.
     ended: Option<f64>,
-    /// What of the wanted range the daemon does not have, in words.
+    /// Which part of the requested range the daemon does not have, in words.
     missing: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Saved<'_> {
     }
 }
 
-/// Writes the file. What does not fit into memory is kept in a folder.
+/// Writes the file. A response that does not fit into memory is kept in `folder`.
 async fn save<'a>(
     command: &SaveCommand,
     folder: &Path,
@@ -133,7 +133,7 @@ async fn save<'a>(
     write(&head, intervals, output, range, name).await
 }
 
-/// Leaves out other devices, also of workloads.
+/// Removes other devices, including from the workloads.
 fn select(snapshot: &mut Snapshot, selection: &Selection) {
     Document::select(snapshot, selection);
     snapshot.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));

@@ -19,7 +19,7 @@ pub(super) async fn show(output: &Output, rows: &[WorstInterval]) -> Result<()> 
     if lines.is_empty() { Ok(()) } else { write(lines).await }
 }
 
-/// The columns fit their rows: 80 characters are enough for most hosts.
+/// Columns are as wide as their cells: 80 characters are enough for most hosts.
 fn table(output: &Output, rows: &[WorstInterval]) -> String {
     if rows.is_empty() {
         return "\nno I/O\n".to_owned();

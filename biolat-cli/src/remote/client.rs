@@ -1,4 +1,4 @@
-//! An HTTP client for one URL: it keeps its connection, and explains its errors.
+//! An HTTP client for one URL. It keeps its connection, and explains errors.
 
 use std::{
     io::{self, Read as _},
@@ -39,20 +39,20 @@ use super::{
 };
 use crate::target::Target;
 
-/// For each of connecting, the handshake, and the answer.
+/// Timeout for each of connect, handshake and response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A snapshot of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
+/// A snapshot of a thousand devices with four ops each takes 9 MiB. In memory it may be ten times as large.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The outcome of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Fetched<T> {
     /// The document of a new snapshot.
     New(Box<T>),
     /// No new snapshot since the last request.
     Same,
-    /// No snapshot yet, as the server says it.
+    /// No snapshot yet, with the server's message.
     NotReady(String),
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Client<T> {
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
-    /// After the path; empty or with its question mark.
+    /// Appended to the path: empty, or starting with the question mark.
     query: String,
-    /// The ETag of the last snapshot.
+    /// ETag of the last snapshot.
     tag: Option<HeaderValue>,
     document: PhantomData<fn() -> T>,
 }
@@ -101,7 +101,7 @@ impl<T: Document> Client<T> {
 }
 
 impl<T: Endpoint> Client<T> {
-    /// Does not connect yet.
+    /// Creates a client, without connecting yet.
     pub(super) fn new(
         target: Target,
         query: String,
@@ -118,11 +118,11 @@ impl<T: Endpoint> Client<T> {
         Ok(Self { target, authorization, tls, connection: None, query, tag: None, document: PhantomData })
     }
 
-    /// The answer to a request, and its connection.
+    /// Sends the request. Returns the response and its connection.
     pub(super) async fn answer(&mut self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
         let kept = self.connection.take().filter(SendRequest::is_ready);
         match kept {
-            // A server may close an idle connection at any time: then a new one is made.
+            // A server may close an idle connection at any time: connect again.
             Some(mut connection) => match self.request(&mut connection).await {
                 Ok(answer) => Ok((connection, answer)),
                 Err(_) => self.reconnect().await,
@@ -147,7 +147,7 @@ impl<T: Endpoint> Client<T> {
             let hint = match error.kind() {
                 io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => ": is that host up?",
-                // Not of a system call, but of the look-up of a name.
+                // The error comes from name resolution, not from a system call.
                 _ if error.raw_os_error().is_none() => ": check the name",
                 _ => "",
             };
@@ -173,7 +173,7 @@ impl<T: Endpoint> Client<T> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its errors are those of the request too.
+        // Its errors are also reported by the request.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -197,7 +197,7 @@ impl<T: Endpoint> Client<T> {
         })
     }
 
-    /// A body of limited size.
+    /// Reads a body of limited size.
     pub(super) async fn whole(&self, body: Incoming) -> Result<Bytes> {
         let body = timeout(REQUEST_TIMEOUT, Limited::new(body, MAX_BYTES).collect()).await;
         let body = body.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
@@ -205,10 +205,10 @@ impl<T: Endpoint> Client<T> {
     }
 
     pub(super) fn interrupted(&self, error: &dyn std::error::Error) -> anyhow::Error {
-        anyhow!("{} closed the connection within its answer: {error}", self.target)
+        anyhow!("{} closed the connection in the middle of its answer: {error}", self.target)
     }
 
-    /// Why there is no document in this answer.
+    /// Explains a response without a document.
     pub(super) fn refused(&self, head: &Parts, body: &[u8]) -> anyhow::Error {
         let (target, status) = (&self.target, head.status);
         let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
@@ -220,7 +220,7 @@ impl<T: Endpoint> Client<T> {
                 "{target} requires a password: give --user NAME, and the password in BIOLAT_PASSWORD or --password-file FILE"
             ),
             (StatusCode::NOT_FOUND, _) if !body.starts_with(b"not found: --") => anyhow!(
-                "{target} has no {}: it is not biolat, or one older than {} that does not support `{}`",
+                "{target} has no {}: it is not biolat-daemon, or a version older than {} that does not support `{}`",
                 T::PATH,
                 version::VERSION,
                 T::COMMAND
@@ -242,19 +242,19 @@ pub(super) fn is_gzip(head: &Parts) -> bool {
     head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip")
 }
 
-/// What a server says, made harmless.
+/// The first line of a server's message, sanitized.
 fn first_line(body: &[u8]) -> String {
     let message = String::from_utf8_lossy(&body[..body.len().min(200)]);
     sanitize::text(message.lines().next().unwrap_or_default().trim())
 }
 
-/// The TLS error of a failed request: with TLS 1.3 a server rejects a client after the handshake.
+/// The TLS error behind a failed request: with TLS 1.3, a server rejects a client only after the handshake.
 fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     let io = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
     io.get_ref()?.downcast_ref()
 }
 
-/// What every document has.
+/// The fields that every document has.
 #[derive(serde::Deserialize)]
 pub(crate) struct Versions {
     version: u32,
@@ -262,11 +262,11 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Whether it can be read.
+    /// Returns an error unless this version of biolat can read the document.
     pub(crate) fn check(&self) -> Result<()> {
         if self.version != api::VERSION {
             bail!(
-                "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
+                "biolat {} there has version {} of the API, but this one reads version {}: use the same version of biolat",
                 sanitize::text(&self.biolat),
                 self.version,
                 api::VERSION
@@ -276,7 +276,7 @@ impl Versions {
     }
 }
 
-/// The error may quote the answer.
+/// Sanitizes the error, which can quote the response.
 pub(super) fn malformed(error: serde_json::Error) -> anyhow::Error {
     anyhow!("malformed answer: {}", sanitize::text(&error.to_string()))
 }
@@ -292,9 +292,9 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     } else {
         body
     };
-    // The version first: another version may have other fields.
-    let versions: Versions = serde_json::from_slice(json)
-        .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
+    // Check the version first: another version can have other fields.
+    let versions: Versions =
+        serde_json::from_slice(json).map_err(|error| anyhow!("the answer is not {}: {error}", T::NAME))?;
     versions.check()?;
     let document: T = serde_json::from_slice(json).map_err(malformed)?;
     document.validate()?;
@@ -335,7 +335,7 @@ mod tests {
         Snapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
     }
 
-    /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.
+    /// Reads a response and shows it if it is valid. Nothing may panic or send control characters to the terminal.
     fn read_and_show(answer: &[u8]) {
         match document::<Snapshot>(answer, false) {
             Ok(read) => {
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The same of a log of slow I/Os.
+    /// The same for a log of slow I/Os.
     fn read_and_show_log(answer: &[u8]) {
         match document::<ApiSlowLog>(answer, false) {
             Ok(log) => {
@@ -393,7 +393,7 @@ mod tests {
         ]
     }
 
-    /// Makes each count as large as it can be.
+    /// Makes each count as large as possible.
     fn enlarge_counts(value: &mut Value) {
         match value {
             Value::Array(elements) => match &mut elements[..] {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_answer_is_shown() {
+    fn shows_a_valid_answer() {
         let json = serde_json::to_vec(&valid()).unwrap();
         assert_eq!(document::<Snapshot>(&json, false).unwrap(), valid());
         read_and_show(&json);
@@ -433,13 +433,13 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn arbitrary_bytes_are_an_error(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
+        fn rejects_arbitrary_bytes(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
             let error = format!("{:#}", document::<Snapshot>(&bytes, gzip).unwrap_err());
             prop_assert!(!error.contains(char::is_control), "{error:?}");
         }
 
         #[test]
-        fn changed_bytes_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        fn survives_changed_bytes(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
             let mut json = serde_json::to_vec(&valid()).unwrap();
             for (place, byte) in changes {
                 let place = place.index(json.len());
@@ -449,7 +449,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_values_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+        fn survives_changed_values(changes in vec((any::<usize>(), any_value()), 1..4)) {
             let mut json = serde_json::to_value(valid()).unwrap();
             for (place, new) in &changes {
                 mutate(&mut json, *place, new);
@@ -458,7 +458,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_values_of_a_log_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+        fn survives_changed_values_of_a_log(changes in vec((any::<usize>(), any_value()), 1..4)) {
             let log = samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sdb")]);
             let mut json = serde_json::to_value(log).unwrap();
             for (place, new) in &changes {

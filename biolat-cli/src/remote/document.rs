@@ -1,4 +1,4 @@
-//! The documents of the API that biolat reads from a daemon.
+//! The documents that biolat reads from a daemon's API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,49 +13,49 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::validate;
 use crate::target::PATH;
 
-/// Where a daemon has it.
+/// The endpoint of a document.
 pub(crate) trait Endpoint: Send + Sync + 'static {
     const PATH: &'static str;
-    /// What it is, for messages.
+    /// Name in messages.
     const NAME: &'static str;
-    /// What a daemon without it does not support.
+    /// The command that an older daemon without the endpoint does not support.
     const COMMAND: &'static str;
 }
 
-/// One that is read as a whole.
+/// A document that is read as a whole.
 pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
-    /// Of a collector that records I/Os from this latency on.
+    /// Makes the document of a local collector that records I/Os slower than `slow`.
     fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self>;
 
     /// The daemon's version.
     fn biolat(&self) -> &str;
     /// The host's name.
     fn host(&self) -> &str;
-    /// Between collections.
+    /// Interval between collections.
     fn interval(&self) -> Duration;
 
-    /// Why it cannot be a biolat's.
+    /// Returns an error if the figures are impossible.
     fn validate(&self) -> Result<()>;
 
-    /// Leaves out other devices.
+    /// Removes other devices.
     fn select(&mut self, selection: &Selection);
 }
 
 impl Endpoint for Snapshot {
     const PATH: &'static str = PATH;
-    const NAME: &'static str = "a snapshot";
+    const NAME: &'static str = "a biolat snapshot";
     const COMMAND: &'static str = "biolat --host";
 }
 
 impl Endpoint for ApiSlowLog {
     const PATH: &'static str = "/api/v1/slow";
-    const NAME: &'static str = "a log of slow I/Os";
+    const NAME: &'static str = "a biolat log of slow I/Os";
     const COMMAND: &'static str = "biolat slow";
 }
 
 impl Endpoint for ApiHistory {
     const PATH: &'static str = "/api/v1/history";
-    const NAME: &'static str = "a history";
+    const NAME: &'static str = "a biolat history";
     const COMMAND: &'static str = "biolat at";
 }
 
@@ -106,7 +106,7 @@ impl Document for ApiSlowLog {
         validate::slow_log(self)
     }
 
-    /// Record numbers count all devices, so the follower of the log selects.
+    /// Record numbers count the I/Os of all devices, so filtering is left to the reader of the log.
     fn select(&mut self, _: &Selection) {}
 }
 
@@ -129,7 +129,7 @@ mod tests {
 
     const EVIL: &str = "a\u{1b}[2J\r\u{9b}b";
 
-    /// Replaces all text, and adds a name to each list of counts by name. Returns how many texts there are.
+    /// Replaces all text, and adds an entry to each list of named counts. Returns the number of texts.
     fn poison(value: &mut Value) -> usize {
         match value {
             Value::String(text) => {
@@ -138,7 +138,7 @@ mod tests {
             }
             Value::Array(elements) => elements.iter_mut().map(poison).sum(),
             Value::Object(members) => {
-                // Of these, names that are not known are ignored.
+                // Unknown values of these are ignored.
                 let is_workload = members.contains_key("cgroup");
                 members.retain(|name, _| name != "throttling" && !(is_workload && name == "kind"));
                 let has_names =
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn text_does_not_steer_a_terminal() {
+    fn text_is_sanitized() {
         let histogram = || samples::histogram(0, &[], 0, 0.0);
         let mut op = samples::op("read", 1, histogram(), histogram(), histogram());
         op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4)]));
@@ -176,12 +176,12 @@ mod tests {
         device.device.stack = [Holder { device: holder(), kind: holder(), name: holder(), depth: 1 }].into();
         let [of, transport, address, state] = Default::default();
         device.device.path = Some(MultipathPath { of, transport, address, state });
-        // Of a device with an op: 10, a holder, one of the stack, a path; the op, a band and its errors.
+        // Per device with an op: 10 texts, a holder, one stack entry, a path; the op, a band and its errors.
         let of_device = 10 + 1 + 3 + 4 + 1 + 1 + 1;
         let workloads = vec![samples::workload("/", vec![samples::usage("sda", "read", 1, 0.0, 0.0)])];
         let snapshot = samples::snapshot(1.0, vec![device]);
         let snapshot = Snapshot { workloads: Some(workloads), ..snapshot };
-        // The version, the host and what was lost; nine of the workload and two of its usage.
+        // The version, the host and the losses; nine for the workload and two for its usage.
         is_harmless(&snapshot, of_device + 3 + 11);
         let mut io = samples::slow_io(1, "sda");
         io.workload = Some(String::new());

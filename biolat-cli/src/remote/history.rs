@@ -1,5 +1,5 @@
-//! The history of a daemon: its answer is kept as it comes, compressed, and then read. So a slow reader of the output does not
-//! keep the daemon waiting, which ends an answer after two minutes.
+//! A daemon's history. The whole response is received first, compressed, and then read: the daemon aborts a response after two
+//! minutes, so a slow reader of the output must not block it.
 
 use std::{
     io::{Seek as _, SeekFrom, Write as _},
@@ -21,19 +21,19 @@ use super::{
 };
 use crate::{intervals::Intervals, options::CommonOptions, target::Target};
 
-/// What is kept in memory; a larger answer is kept in a temporary file.
+/// Limit of the response in memory. A larger one goes to a temporary file.
 const IN_MEMORY: usize = 16 << 20;
 
-/// A day of 21 busy drives has a hundredth of this.
+/// A day of 21 busy drives takes a hundredth of this.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// How long the daemon may encode until the next bytes come: it may add up a day for the first ones.
+/// Time for the next bytes to arrive: before the first ones, the daemon may have to add up a day.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long an answer may take. The daemon ends it earlier.
+/// Time limit for the response. The daemon's own is shorter.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The history of a daemon, with this query after its path. What does not fit into memory is kept in a folder.
+/// Requests a daemon's history with this query. A response that does not fit into memory is kept in `folder`.
 pub(crate) async fn history(
     target: Target,
     query: String,
@@ -65,7 +65,7 @@ pub(crate) async fn history(
 impl Client<ApiHistory> {
     async fn keep(&self, mut body: Incoming, kept: &mut SpooledTempFile, folder: &Path) -> Result<()> {
         let (began, mut bytes) = (Instant::now(), 0);
-        let unwritable = || format!("cannot keep the answer in {}", folder.display());
+        let unwritable = || format!("cannot store the answer in {}", folder.display());
         loop {
             let frame = timeout(CHUNK_TIMEOUT, body.frame()).await;
             let Some(frame) =
@@ -74,14 +74,14 @@ impl Client<ApiHistory> {
                 break;
             };
             let frame = frame.map_err(|error| {
-                let hint = "it ends an answer after two minutes: if that is why, ask for less, with --since, --until, -d, or \
-                            longer windows";
+                let hint = "the daemon aborts an answer after two minutes: if that is why, ask for less, with --since, --until, \
+                            -d, or longer windows";
                 anyhow!("{error:#}; {hint}", error = self.interrupted(&error))
             })?;
             let data = frame.into_data().unwrap_or_default();
             bytes += data.len() as u64;
             if bytes > MAX_BYTES {
-                bail!("{} does not end its answer: it has more than {} GiB", self.target, MAX_BYTES >> 30);
+                bail!("{}: its answer is larger than {} GiB", self.target, MAX_BYTES >> 30);
             }
             if began.elapsed() > TIMEOUT {
                 return Err(self.too_slow("the answer", TIMEOUT));

@@ -1,4 +1,4 @@
-//! The JSON of `/api/v1/history`, read one interval after the other: the answer may be larger than memory.
+//! Reads the JSON of `/api/v1/history` one interval at a time, because the response can be larger than memory.
 
 use std::{
     cell::Cell,
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::intervals::IntervalSink;
 
-/// An interval of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
+/// An interval of a thousand devices with four ops each takes 9 MiB. In memory it may be ten times as large.
 const MAX_INTERVAL: usize = 16 << 20;
 
-/// Reads an answer, the head first: the intervals are its last field.
+/// Reads a response. Everything before the intervals is the head: they are its last field.
 pub(super) fn read(answer: &mut dyn Read, sink: &mut IntervalSink<ApiHistory>) -> Result<()> {
     let left = Cell::new(MAX_INTERVAL);
     let mut json = serde_json::Deserializer::from_reader(BufReader::new(Limited { answer, left: &left }));
@@ -32,12 +32,12 @@ pub(super) fn read(answer: &mut dyn Read, sink: &mut IntervalSink<ApiHistory>) -
     match (failure, outcome) {
         (Some(error), _) => Err(error),
         (None, Err(error)) if has_head => Err(malformed(error)),
-        (None, Err(error)) => Err(anyhow!("the answer is not {} of biolat: {error}", ApiHistory::NAME)),
+        (None, Err(error)) => Err(anyhow!("the answer is not {}: {error}", ApiHistory::NAME)),
         (None, Ok(())) => Ok(()),
     }
 }
 
-/// Ends before what is read of one interval fills the memory.
+/// Fails before a single interval fills the memory.
 struct Limited<'a> {
     answer: &'a mut dyn Read,
     left: &'a Cell<usize>,
@@ -57,17 +57,17 @@ struct Reading<'a> {
     sink: &'a mut IntervalSink<ApiHistory>,
     left: &'a Cell<usize>,
     has_head: bool,
-    /// Why reading ended, if that is not an error of the JSON.
+    /// Why reading failed, unless the JSON was malformed.
     failure: Option<anyhow::Error>,
 }
 
 impl Reading<'_> {
-    /// Everything before the intervals.
+    /// Handles everything before the intervals.
     fn head(&mut self, fields: &BTreeMap<String, Box<RawValue>>) -> Result<()> {
         let json = serde_json::to_vec(fields)?;
-        // The version first: another version may have other fields.
+        // Check the version first: another version can have other fields.
         let versions: Result<Versions, _> = serde_json::from_slice(&json);
-        versions.with_context(|| format!("the answer is not {} of biolat", ApiHistory::NAME))?.check()?;
+        versions.with_context(|| format!("the answer is not {}", ApiHistory::NAME))?.check()?;
         let head: ApiHistory = serde_json::from_slice(&json).map_err(malformed)?;
         self.has_head = true;
         validate::history(&head)?;
@@ -81,7 +81,7 @@ impl Reading<'_> {
         self.sink.interval(interval)
     }
 
-    /// Keeps an error as it is: one of the JSON would name a line and a column.
+    /// Stores the error itself: serde would add a line and a column.
     fn done<E: serde::de::Error>(&mut self, outcome: Result<()>) -> Result<(), E> {
         outcome.map_err(|failure| {
             self.failure = Some(failure);
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for &mut Reading<'_> {
             }
         }
         if !self.has_head {
-            // Says what is wrong with another document too.
+            // Also explains what is wrong if this is another document.
             let head =
                 self.head(&fields).and_then(|()| Err(anyhow!("malformed answer: missing field `intervals`")));
             return self.done(head);
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for IntervalList<'_, '_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<(), S::Error> {
-        // Parsing bytes alone, as all else is parsed, keeps the code small.
+        // Parsing bytes, like everywhere else, keeps the code small.
         while let Some(interval) = list.next_element::<Box<RawValue>>()? {
             let outcome = self.0.interval(&interval);
             self.0.done(outcome)?;

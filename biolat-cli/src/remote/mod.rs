@@ -1,4 +1,4 @@
-//! A running daemon, here or on another host: a task polls it for new snapshots.
+//! A running daemon, here or on another host. A task polls it for new snapshots.
 
 mod client;
 mod document;
@@ -30,16 +30,16 @@ pub(super) use client::Versions;
 pub(super) use document::{Document, Endpoint};
 pub(super) use history::history;
 
-/// The environment variable of the password.
+/// The environment variable for the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
 
-/// How long a daemon that was only just started may take for its first collection.
+/// Time for the first collection of a daemon that was just started.
 const FIRST_COLLECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a daemon that has answered before may be unreachable: it may be restarting.
+/// How long a daemon that has answered before may be unreachable, for instance while it restarts.
 pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(30);
 
-/// How long the last request may take.
+/// Timeout of the last request.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A daemon that has answered.
@@ -50,7 +50,7 @@ pub(super) struct Remote<T = Snapshot> {
 }
 
 impl<T: Document> Remote<T> {
-    /// Requests the first snapshot, and starts to poll for others.
+    /// Requests the first snapshot, and starts polling for more.
     pub(super) async fn open(target: Target, options: &CommonOptions, max_outage: Duration) -> Result<Self> {
         let client = connectable(target, String::new(), &options.source)?;
         let mut poll: Poll<T> = Poll { client, selection: options.devices.selection()?, max_outage };
@@ -83,7 +83,7 @@ impl<T: Document> Remote<T> {
     }
 }
 
-/// A document of now; none if there is none yet.
+/// Requests the current document. `None` if there is none yet.
 pub(super) async fn fetch<T: Document>(target: Target, options: &SourceOptions) -> Result<Option<T>> {
     match connectable::<T>(target, String::new(), options)?.fetch().await? {
         Fetched::New(document) => Ok(Some(*document)),
@@ -91,7 +91,7 @@ pub(super) async fn fetch<T: Document>(target: Target, options: &SourceOptions) 
     }
 }
 
-/// Does not connect yet.
+/// Creates a client, without connecting yet.
 fn connectable<T: Endpoint>(target: Target, query: String, options: &SourceOptions) -> Result<Client<T>> {
     if options.ca_file.is_some() && !target.tls {
         bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
@@ -123,7 +123,7 @@ impl<T: Document> Poll<T> {
         }
     }
 
-    /// Polls often from shortly before the next collection is due. Retries while the daemon is unreachable.
+    /// Polls frequently from shortly before the next collection is due. Retries while the daemon is unreachable.
     async fn run(
         mut self,
         interval: Duration,
@@ -197,7 +197,7 @@ fn credentials(target: &Target, options: &SourceOptions) -> Result<Option<(Strin
             bail!("no password for {user}: give it in {PASSWORD_VARIABLE}, or in --password-file FILE")
         }
         (None, Some(_)) if options.password_file.is_some() => {
-            bail!("--password-file requires --user NAME too")
+            bail!("--password-file requires --user NAME")
         }
         // The variable may be set for another daemon.
         (None, _) => Ok(None),

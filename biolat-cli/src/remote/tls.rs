@@ -1,4 +1,4 @@
-//! The servers that `biolat --host` trusts.
+//! Which servers `biolat --host` trusts.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
 };
 use x509_cert::{Certificate, der::Decode as _};
 
-/// Where distributions keep the CA certificates: Debian, Fedora, openSUSE, Alpine.
+/// Locations of the CA certificates in distributions: Debian, Fedora, openSUSE, Alpine.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -27,7 +27,7 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Trusts the certificates in this file, or by default those that the system trusts.
+/// Trusts the certificates in this file, or the system's by default.
 pub(super) fn config(file: Option<&Path>) -> Result<ClientConfig> {
     let path = match file {
         Some(path) => path.to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn config(file: Option<&Path>) -> Result<ClientConfig> {
     let own = if file.is_some() { trusted } else { Vec::new() };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // rustls' name for a verifier of one's own.
+        // rustls' name for custom verifiers.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Servers { issued, own }))
         .with_no_client_auth();
@@ -59,8 +59,8 @@ fn bundle() -> Option<PathBuf> {
     BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
-/// Accepts a certificate that a trusted CA has issued, or that is itself trusted: a self-signed certificate is a CA's, which
-/// rustls' own verifier rejects as a server's.
+/// Accepts certificates issued by a trusted CA, and certificates that are trusted themselves. A self-signed one is a CA
+/// certificate, which rustls' own verifier rejects for a server.
 #[derive(Debug)]
 struct Servers {
     issued: Arc<WebPkiServerVerifier>,
@@ -131,7 +131,7 @@ pub(super) fn explain(error: &Error) -> String {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!("its certificate is for another name ({error}): use that name"),
-        // A self-signed certificate is a CA's.
+        // A self-signed certificate is a CA certificate.
         Error::InvalidCertificate(CertificateError::Other(error)) => {
             format!("its certificate is not trusted here ({error}): give it, or its CA's, with --ca-file FILE")
         }

@@ -1,4 +1,4 @@
-//! Documents of other hosts: impossible figures are rejected. Their text is harmless since they were read, and sums saturate.
+//! Rejects impossible figures in documents from other hosts. Their text was sanitized when it was read, and sums saturate.
 
 use std::ops::RangeInclusive;
 
@@ -11,43 +11,43 @@ use biolat_model::{
     snapshot::{DeviceView, SlowIo, Snapshot, WorkloadView},
 };
 
-/// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
+/// Possible intervals between collections in seconds: the daemon's own limits, with some margin.
 const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
-/// Latencies that an I/O may have, in seconds: a year.
+/// Possible latencies of an I/O in seconds: up to a year.
 const LATENCIES: RangeInclusive<f64> = 0.0..=3.2e7;
 
-/// No I/O is older than a century and no history is longer, in seconds.
+/// Upper limit on an I/O's age and a history's length, in seconds.
 const CENTURY: f64 = 100.0 * 365.25 * 86400.0;
 
-/// No I/Os together took more seconds: as many as a century has, with a million at a time.
-const MOST_SECONDS: f64 = CENTURY * 1e6;
+/// Upper limit on the summed time of I/Os, in seconds: a century with a million at a time.
+const MAX_SECONDS: f64 = CENTURY * 1e6;
 
 /// More than any version has.
-const MOST_BANDS: usize = 64;
+const MAX_BANDS: usize = 64;
 
-/// More CPUs than any kernel can have.
+/// More CPUs than any kernel supports.
 const TOO_MANY_CPUS: usize = 1 << 16;
 
-/// Why a snapshot cannot be a biolat's.
+/// Rejects impossible snapshots.
 pub(super) fn snapshot(snapshot: &Snapshot) -> Result<()> {
     has_interval(snapshot.interval.as_secs_f64())?;
     devices(&snapshot.devices)?;
     workloads(snapshot.workloads.as_deref())
 }
 
-/// Why a log of slow I/Os cannot be a biolat's.
+/// Rejects impossible logs of slow I/Os.
 pub(super) fn slow_log(log: &ApiSlowLog) -> Result<()> {
     has_interval(log.interval.as_secs_f64())?;
     slow_ios(&log.ios, log.threshold)
 }
 
-/// Why a history cannot be a biolat's, but for its intervals.
+/// Rejects impossible histories, without looking at their intervals.
 pub(crate) fn history(history: &ApiHistory) -> Result<()> {
     has_interval(history.interval)
 }
 
-/// Why an interval cannot be a biolat's.
+/// Rejects impossible intervals.
 pub(crate) fn interval(interval: &Period) -> Result<()> {
     for seconds in
         interval.summary.iter().map(|summary| summary.slowest_seconds).chain([interval.length.as_secs_f64()])
@@ -72,8 +72,8 @@ fn devices(devices: &[DeviceView]) -> Result<()> {
     for device in devices {
         for op in &device.series {
             let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
-            if bands.clone().count() > MOST_BANDS {
-                bail!("malformed answer: an op with more than {MOST_BANDS} bands of sizes");
+            if bands.clone().count() > MAX_BANDS {
+                bail!("malformed answer: an op with more than {MAX_BANDS} bands of sizes");
             }
             let bands = bands.map(|band| band.device.at_most_schema_1());
             op.histograms.iter().chain(bands).try_for_each(has_known_buckets)?;
@@ -94,7 +94,7 @@ fn workloads(workloads: Option<&[WorkloadView]>) -> Result<()> {
     for usage in workloads.into_iter().flatten().flat_map(|workload| &workload.usage) {
         has_known_buckets(usage.latency.at_most_schema_1())?;
         for seconds in [usage.queue_seconds(), usage.device_seconds()] {
-            if !(0.0..=MOST_SECONDS).contains(&seconds) {
+            if !(0.0..=MAX_SECONDS).contains(&seconds) {
                 bail!("malformed answer: a workload took {seconds:e} s");
             }
         }
@@ -109,7 +109,7 @@ fn slow_ios(ios: &[SlowIo], threshold: Option<f64>) -> Result<()> {
         bail!("malformed answer: a latency of {latency:e} s");
     }
     if !ios.is_sorted_by(|before, after| before.number < after.number) {
-        bail!("malformed answer: the numbers of its I/Os do not grow");
+        bail!("malformed answer: the numbers of its I/Os are not ascending");
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots() {
+    fn rejects_impossible_snapshots() {
         super::snapshot(&snapshot(&[(-159, 5), (80, u64::MAX)])).unwrap();
         for index in [i32::MIN, -160, 81, i32::MAX] {
             is_rejected(super::snapshot(&snapshot(&[(index, 1)])), &format!("no bucket {index}"));
@@ -160,18 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn slow_logs() {
+    fn rejects_impossible_slow_logs() {
         let log = || samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sda")]);
         super::slow_log(&log()).unwrap();
         let [mut slow, first] = [2, 1].map(|number| samples::slow_io(number, "sda"));
-        is_rejected(super::slow_log(&samples::slow_log(vec![slow.clone(), first])), "do not grow");
+        is_rejected(super::slow_log(&samples::slow_log(vec![slow.clone(), first])), "not ascending");
         slow.latencies[1] = Some(Duration::MAX);
         is_rejected(super::slow_log(&samples::slow_log(vec![slow])), "a latency of ");
         is_rejected(super::slow_log(&ApiSlowLog { interval: Duration::ZERO, ..log() }), "every 0 s");
     }
 
     #[test]
-    fn histories() {
+    fn rejects_impossible_histories() {
         let history = |seconds| ApiHistory::of("db1", Duration::from_secs(seconds), [UNIX_EPOCH; 2], None);
         super::history(&history(5)).unwrap();
         is_rejected(super::history(&history(0)), "every 0 s");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals() {
+    fn rejects_impossible_intervals() {
         let is_rejected = |change: fn(&mut Period)| {
             let mut interval = interval();
             change(&mut interval);

@@ -1,4 +1,4 @@
-//! Files of `biolat save`: a history as lines of JSON. `docs/history.md` describes them.
+//! Files of `biolat save`: a history as JSON lines, described in `docs/history.md`.
 
 mod reader;
 mod writer;
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 pub(super) use reader::{name_of, open};
 pub(super) use writer::SavedWriter;
 
-/// What the first line begins with.
+/// The value of `format` in the first line.
 const FORMAT: &str = "biolat history";
 const FORMAT_VERSION: u32 = 1;
 
@@ -23,16 +23,16 @@ pub(super) const STANDARD_STREAM: &str = "-";
 /// The first line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SavedHead {
-    /// When it was saved, in seconds since the epoch.
+    /// Time of saving, in seconds since the epoch.
     pub(super) saved: f64,
     /// Without intervals.
     pub(super) history: ApiHistory,
-    /// What the daemon had counted then; none before its first collection.
+    /// The daemon's counters at that time. `None` before its first collection.
     pub(super) snapshot: Option<Snapshot>,
     pub(super) slow: Option<ApiSlowLog>,
 }
 
-/// The first line as it is written, and as it is read by this version.
+/// The first line as this version writes and reads it.
 #[derive(Serialize, Deserialize)]
 struct HeadLine<S, L> {
     format: String,
@@ -44,7 +44,7 @@ struct HeadLine<S, L> {
     slow: L,
 }
 
-/// What every version of the first line has.
+/// The fields that every version of the first line has.
 #[derive(Deserialize)]
 struct FormatLine {
     format: String,

@@ -1,4 +1,4 @@
-//! Reads the lines, of which each may be anything: a file comes from another host.
+//! Reads the lines. Each can contain anything, because a file can come from another host.
 
 use std::{
     fs::File,
@@ -24,13 +24,13 @@ use crate::{
     remote::{Document, Versions, validate},
 };
 
-/// A snapshot or an interval of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
+/// A snapshot or an interval of a thousand devices with four ops each takes 9 MiB. In memory it may be ten times as large.
 const MAX_LINE: usize = 32 << 20;
 
-/// What the magic number of gzip is.
+/// The magic number of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Begins to read a file. It is opened by the thread that reads it: it may be a pipe.
+/// Starts reading a file. The reading thread opens it, because it may be a pipe.
 pub(crate) async fn open(path: &Path, selection: Option<Selection>) -> Result<Intervals<SavedHead>> {
     let path = path.to_owned();
     Intervals::begin(selection, move |sink| {
@@ -40,14 +40,14 @@ pub(crate) async fn open(path: &Path, selection: Option<Selection>) -> Result<In
         } else {
             Box::new(File::open(&path).with_context(|| format!("cannot open {name}"))?)
         };
-        // Root may open any file, and needs nothing more to read it.
+        // Root can open any file, and needs no privileges to read it.
         rights::drop_privileges(Role::Serving, false)?;
         read(&mut input, sink).context(name)
     })
     .await
 }
 
-/// A file as people read it.
+/// The display name of a file.
 pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == STANDARD_STREAM {
         return "standard input".to_owned();
@@ -92,7 +92,7 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
         intervals += 1;
     }
     if lines.next()?.is_some() {
-        bail!("it is damaged: it goes on after its end");
+        bail!("it is damaged: it has data after its end");
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ impl<'a> Lines<'a> {
         Self { input: BufReader::new(input), line: Vec::new() }
     }
 
-    /// The next line without its end. None after the last, which has an end too.
+    /// The next line without its newline. `None` after the last, which also ends with one.
     fn next(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self.input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut self.line);

@@ -42,7 +42,7 @@ impl<'a> SavedWriter<'a> {
         self.line(interval)
     }
 
-    /// Writes the end; returns how many intervals there are.
+    /// Writes the end. Returns the number of intervals.
     pub(crate) fn end(mut self) -> io::Result<u64> {
         let intervals = self.intervals;
         self.line(&EndLine { end: End { intervals } })?;

@@ -9,11 +9,11 @@ use biolat_system::terminal::wrapped;
 use super::{INDENT, TextStyle, full_device_name};
 use crate::window::Window;
 
-/// The longest bar, in characters.
+/// Longest bar, in characters.
 const LONGEST_BAR: usize = 40;
 
 impl TextStyle {
-    /// The bars of each device that completed any.
+    /// The table of each device with completions.
     pub(super) fn cpu_tables(&self, window: &Window, nodes: &CpuNodes) -> Vec<String> {
         let tables = window.devices.iter().filter_map(|device| {
             let counts = device.completions.as_ref()?;
@@ -66,7 +66,7 @@ impl TextStyle {
     }
 }
 
-/// The number of CPUs that would have as many each.
+/// The number of CPUs that would share the completions evenly.
 fn effective(counts: impl Iterator<Item = u64> + Clone) -> f64 {
     let all = counts.clone().map(|count| count as f64).sum::<f64>();
     1.0 / counts.map(|count| (count as f64 / all).powi(2)).sum::<f64>()

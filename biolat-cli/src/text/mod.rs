@@ -27,28 +27,28 @@ use super::{
     window::{DeviceWindow, Window},
 };
 
-/// The percentiles that are shown.
+/// The percentiles to show.
 const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
-/// The indent of everything but titles.
+/// Indent of everything but titles.
 const INDENT: usize = 2;
 
-/// How a window is written.
+/// How a window is formatted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextStyle {
     pub(super) terminal: Terminal,
-    /// The width of the terminal.
+    /// Width of the terminal.
     pub(super) width: usize,
     pub(super) numbers: NumberFormat,
-    /// A row for each bucket instead of each power of two.
+    /// Whether each bucket has a row, instead of each power of two.
     pub(super) fine: bool,
 }
 
-/// A window as text.
+/// Formats a window.
 pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) -> String {
     let mut text = String::new();
     if window.restarted {
-        style.note(&mut text, Highlight::Note, "biolat was restarted: this is what completed since then");
+        style.note(&mut text, Highlight::Note, "biolat was restarted: only I/O since then is shown");
     }
     for overdue in window.devices.iter().filter_map(|device| overdue(device, window.seconds)) {
         style.note(&mut text, Highlight::Bad, &overdue);
@@ -65,10 +65,7 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
     }
     if window.failures > 0 {
         let collections = if window.failures == 1 { "collection" } else { "collections" };
-        let line = format!(
-            "{} {collections} failed: the I/O of that time is counted in a later window",
-            window.failures
-        );
+        let line = format!("{} {collections} failed: that I/O is counted in a later window", window.failures);
         style.note(&mut text, Highlight::Note, &line);
     }
     text
@@ -98,7 +95,7 @@ impl TextStyle {
 
     fn block(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
         let figures = &block.figures;
-        // Where the phase is not recorded at all, the total is.
+        // If the phase is not recorded, show the total instead.
         let has_latencies = |phase: &Phase| figures.of(*phase).count() > 0;
         let mut phases: Vec<_> = breakdown.phases.iter().copied().filter(has_latencies).collect();
         if phases.is_empty() {
@@ -123,7 +120,7 @@ impl TextStyle {
         self.missing_latency(text, block, window, breakdown);
     }
 
-    /// By workload, by size and by CPU, as the breakdown says.
+    /// Adds the tables of the breakdown: by workload, by size, by CPU.
     fn tables(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
         let missing = breakdown.missing(window);
         if let Some(missing) = missing {
@@ -176,7 +173,7 @@ impl TextStyle {
         let _ = writeln!(text, "{:INDENT$}{}", "", wrapped(&parts.join(", "), self.width, INDENT));
     }
 
-    /// Errors, and completions that the probe missed.
+    /// Errors, and missed completions.
     fn faults(&self, text: &mut String, block: &Block<'_>) {
         fn list<'a>(counts: impl Iterator<Item = (&'a str, &'a u64)>) -> String {
             counts
@@ -200,7 +197,7 @@ impl TextStyle {
         }
     }
 
-    /// Why I/Os have no queue and device latency, if those were to be shown.
+    /// Why queue and device latency are missing, if they were to be shown.
     fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
         let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total);
         let with_device_latency = block.figures.of(Phase::Device).count();
@@ -245,7 +242,7 @@ impl TextStyle {
     }
 }
 
-/// With the model, where it is one device's.
+/// The block's name, with the model if it is for one device.
 fn full_name(block: &Block<'_>) -> String {
     match block.device {
         Some(device) => {

@@ -14,13 +14,13 @@ use biolat_model::{
 use super::{INDENT, TextStyle};
 use crate::window::Figures;
 
-/// From this many empty rows, one after another, they are shortened to one with dots.
+/// Minimum number of consecutive empty rows that are replaced by dots.
 const MIN_GAP: usize = 5;
 
-/// The longest bar, in characters.
+/// Longest bar, in characters.
 const LONGEST_BAR: usize = 64;
 
-/// A row: its bounds, and the count of each histogram.
+/// A row: bounds, and the count in each histogram.
 struct TextRow {
     bounds: Bounds,
     counts: Vec<u64>,
@@ -32,7 +32,7 @@ impl TextRow {
     }
 }
 
-/// From the first row with a latency to the last one, at this schema.
+/// The rows from the lowest to the highest latency, at this schema.
 fn rows(histograms: &[&Histogram], schema: u32) -> Vec<TextRow> {
     let (zero, top) = (ZERO_EXPONENT << schema, TOP_EXPONENT << schema);
     let counts: Vec<BTreeMap<i32, u64>> = histograms
@@ -79,7 +79,7 @@ impl TextStyle {
         if let [others @ .., last] = phases
             && !others.is_empty()
         {
-            // Each name stands above its bars.
+            // Each name is printed above its bars.
             let names: String = others.iter().map(|phase| format!("{:<column$}", phase.name())).collect();
             let line = format!("{:1$}{names}{2}", "", left + 2 + count + 1, last.name());
             let _ = writeln!(text, "{}", line.trim_end());

@@ -15,10 +15,10 @@ use crate::{
     window::{DeviceWindow, Window},
 };
 
-/// The maximum error of a percentile in percent, with two buckets an octave: 2^(1/4) is 19 % above 1.
+/// Maximum error of a percentile with two buckets an octave: 2^(1/4) is 19 % above 1.
 pub(super) const ERROR_PERCENT: f64 = 19.0;
 
-/// The narrowest chart: its first and last latency stand above it.
+/// Minimum width of a chart: its first and last latency are printed above it.
 const NARROWEST_CHART: usize = 12;
 
 /// A row: the cells, and a count for each octave of latencies.
@@ -102,7 +102,7 @@ impl TextStyle {
     }
 }
 
-/// A column for each octave of latencies, or for several where there is less room.
+/// A chart with a column per octave of latencies, or per several octaves if there is less room.
 struct Chart {
     first: i32,
     octaves: usize,
@@ -110,7 +110,7 @@ struct Chart {
 }
 
 impl Chart {
-    /// Of so many columns at most. None if that is not enough.
+    /// A chart with at most this many columns. `None` if there is not enough room.
     fn of(rows: &[SizeRow], columns: usize) -> Option<Self> {
         let octaves = || rows.iter().flat_map(|row| &row.octaves).map(|(octave, _)| *octave);
         let (first, last) = (octaves().min()?, octaves().max()?);

@@ -1,4 +1,4 @@
-//! What a window looks like by size and by CPU.
+//! The tables by size and by CPU.
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_model::snapshot::{DeviceView, SeriesView};
@@ -43,7 +43,7 @@ fn cpus(nodes: &[(usize, u32)]) -> Breakdown {
 }
 
 #[test]
-fn a_row_for_each_band() {
+fn sizes_have_a_row_per_band() {
     let expected = "\
 sda (Fast Drive 9) write: device latency by size
   size            I/Os     mean      p50      p99      max  1.9µs    16ms
@@ -66,7 +66,7 @@ sda (Fast Drive 9) write: device latency by size
 }
 
 #[test]
-fn a_bar_for_each_cpu() {
+fn cpus_have_a_bar_each() {
     let device = || {
         let mut view = samples::device("sda", 9.0, vec![op("read")]);
         view.spread.completions = vec![0, 1000, 0, 0, 20, 0, 0, 0, 0, 0, 980];
@@ -95,7 +95,7 @@ sda: completions by CPU
 }
 
 #[test]
-fn both_and_nothing() {
+fn combines_tables_and_reports_no_io() {
     let both = Breakdown { sizes: true, ..cpus(&[]) };
     let mut device = by_size();
     device.spread.completions = vec![7];
@@ -109,14 +109,14 @@ fn both_and_nothing() {
         "no read or write completed in 5 s\n"
     );
     assert_eq!(window(&seen(idle.clone()), &cpus(&[]), &style(false, 80)), "no I/O completed in 5 s\n");
-    // Its first I/O is still to come.
+    // Before its first I/O.
     let none = || samples::histogram(0, &[], 0, 0.0);
     (idle.series, idle.spread.completions) = (vec![samples::op("read", 0, none(), none(), none())], vec![]);
     assert_eq!(window(&seen(idle), &cpus(&[]), &style(false, 80)), "no I/O completed in 5 s\n");
 }
 
 #[test]
-fn what_the_daemon_does_not_count_is_one_line() {
+fn reports_uncounted_figures_in_one_line() {
     let older = || samples::device("sda", 9.0, vec![op("read")]);
     let text = window(&seen(older()), &sizes(), &style(false, 200));
     assert!(text.starts_with("no sizes are counted there: ") && text.lines().count() == 1, "{text}");
@@ -124,9 +124,9 @@ fn what_the_daemon_does_not_count_is_one_line() {
     assert!(text.starts_with("completions by CPU are unknown there") && text.lines().count() == 1, "{text}");
 }
 
-/// Latencies below and above the range, and one octave only.
+/// Latencies below and above the range, and a single octave.
 #[test]
-fn charts_of_any_range() {
+fn charts_fit_any_range() {
     for latencies in [&[0.0, 1e-6, 2000.0][..], &[0.0], &[1023.0], &[2000.0, 1e-3]] {
         let names = ["le_4KiB", "le_64KiB", "gt_1MiB"];
         let bands = names.into_iter().zip(latencies).map(|(name, seconds)| (name, &[(12, 9)][..], *seconds));

@@ -1,4 +1,4 @@
-//! What a window looks like.
+//! The text of a window.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn style(unicode: bool, width: usize, fine: bool) -> TextStyle {
     TextStyle { terminal, width, numbers: terminal.numbers(false), fine }
 }
 
-/// 8 reads of at most 1/1024 s, 4 of at most twice that, one a second, one too long, one too short to tell.
+/// 8 reads of at most 1/1024 s, 4 of at most twice that, one of a second, one above the range, one below it.
 fn seen() -> Window {
     let total = || samples::histogram(1, &[(-82, 4), (-80, 4), (-73, 4), (0, 1)], 1, 30.0);
     let queue = samples::histogram(14, &[(-159, 1)], 0, 0.0);
@@ -33,7 +33,7 @@ fn view(phases: &[Phase]) -> Breakdown {
 }
 
 #[test]
-fn every_figure_has_its_place() {
+fn shows_every_figure() {
     let text = window(&seen(), &view(&[Phase::Device]), &style(false, 60, false));
     let expected = "\
 sda (Fast Drive 9) read: device latency
@@ -46,7 +46,7 @@ sda (Fast Drive 9) read: device latency
         :
    1024 s ->          1 ****
 ";
-    // Where a bar ends is the terminal's business; that the longest ends at the edge is this.
+    // The exact length of a bar is tested elsewhere. Here, the longest bar must end at the edge.
     let bars = |line: &str| line.trim_end_matches('*').trim_end().to_owned();
     let lines: Vec<_> = text.lines().map(bars).collect();
     for line in expected.lines().map(bars) {
@@ -66,7 +66,7 @@ sda (Fast Drive 9) read: device latency
 }
 
 #[test]
-fn nothing_is_wider_than_the_terminal() {
+fn fits_the_width_of_the_terminal() {
     for width in [60, 80, 120] {
         for phases in [&[Phase::Total][..], &Phase::ALL] {
             for (unicode, fine) in [(true, false), (false, true)] {
@@ -81,7 +81,7 @@ fn nothing_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn what_has_no_device_latency_says_why_and_shows_the_total() {
+fn falls_back_to_total_latency_with_a_hint() {
     let nothing = || samples::histogram(0, &[], 0, 0.0);
     let op = samples::op("read", 4096, nothing(), nothing(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
     let mut sda = samples::device("sda", 9.0, vec![op]);
@@ -92,11 +92,11 @@ fn what_has_no_device_latency_says_why_and_shows_the_total() {
     assert!(text.starts_with("sda read: total latency\n"), "{text}");
     assert!(text.contains("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{text}");
     let text = window(&seen, &view(&[Phase::Total]), &style(false, 90, false));
-    assert!(!text.contains("echo"), "it was not asked for: {text}");
+    assert!(!text.contains("echo"), "no device latency was asked for: {text}");
 }
 
 #[test]
-fn admission_is_a_phase_or_said_to_be_missing() {
+fn shows_admission_or_reports_it_missing() {
     let of = |admission: bool| {
         let total = || samples::histogram(0, &[(-80, 9)], 0, 0.1);
         let mut op = samples::op("read", 4096, total(), total(), total());
@@ -114,20 +114,20 @@ fn admission_is_a_phase_or_said_to_be_missing() {
     assert!(there.starts_with("sda read: admission | queue | device | total latency\n"), "{there}");
     assert!(there.contains("\n  admission  p50 29.9 ms") && there.contains("\n  queue      p50 "), "{there}");
     let missing = "sda: the wait before a request exists (throttling, wait for a tag) is not recorded";
-    for (admission, phases, is_said) in [
+    for (admission, phases, is_reported) in [
         (true, &Phase::ALL[..], false),
         (false, &Phase::ALL, true),
         (false, &[Phase::Total], true),
         (false, &[Phase::Device], false),
     ] {
-        assert_eq!(text(admission, phases).contains(missing), is_said, "{phases:?}");
+        assert_eq!(text(admission, phases).contains(missing), is_reported, "{phases:?}");
     }
     let gone = text(false, &Phase::ALL);
     assert!(gone.starts_with("sda read: queue | device | total latency\n"), "{gone}");
 }
 
 #[test]
-fn a_device_that_hangs_is_not_idle() {
+fn shows_a_hung_device() {
     let mut sda = samples::device("sda", 9.0, vec![]);
     sda.inflight = Inflight { reads: 3, writes: 9, oldest: Duration::from_secs_f64(16.04), is_exact: false };
     let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![sda]));
@@ -139,7 +139,7 @@ sda: total latency
 ";
     let breakdown = Breakdown { by_op: false, ..view(&[Phase::Device]) };
     assert_eq!(window(&seen, &breakdown, &style(false, 80, false)), expected);
-    // By op there is no block without completions.
+    // By op, there is no block without completions.
     let lines = expected.lines().next().unwrap().to_owned() + "\nno I/O completed in 5 s\n";
     assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), lines);
 }

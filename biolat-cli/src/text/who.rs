@@ -12,20 +12,20 @@ use crate::{
     workloads::{ROOT, WorkloadWindow},
 };
 
-/// The most workloads of a device that are shown.
-const MOST_ROWS: usize = 20;
+/// Maximum number of workloads shown per device.
+const MAX_ROWS: usize = 20;
 
-/// The longest bar, in characters, and the shortest.
+/// Shortest and longest bar, in characters.
 const BAR: std::ops::RangeInclusive<usize> = 4..=20;
 
-/// The least width for names.
+/// Minimum width for names.
 const SHORTEST_NAME: usize = 12;
 
-/// Below a table that has the root cgroup.
-const ABOUT_ROOT: &str = "root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of processes there and of \
-                          cgroups without the io controller (biolat check)";
+/// Explains the root cgroup below a table that contains it.
+const ABOUT_ROOT: &str = "root cgroup: the kernel's own I/O (journal, metadata, flushes), and I/O of processes in it and in \
+                          cgroups without the io controller (see biolat check)";
 
-/// The titles of numbers; the last one is shown if there are errors.
+/// Titles of the numbers. The last one is only shown if there are errors.
 const TITLES: [&str; 7] = ["share", "IOPS", "MB/s", "depth", "p50", "p99", "errors"];
 
 impl TextStyle {
@@ -44,7 +44,7 @@ impl TextStyle {
             if device.has(Phase::Device) { "the drive's time" } else { "the time in queue and drive" };
         let title = format!("{}: workloads by share of {of_what}", full_device_name(device));
         self.title(&mut text, &title);
-        let (shown, others) = workloads.split_at(workloads.len().min(MOST_ROWS));
+        let (shown, others) = workloads.split_at(workloads.len().min(MAX_ROWS));
         let has_errors = shown.iter().any(|workload| workload.all.errors > 0);
         let columns = if has_errors { TITLES.len() } else { TITLES.len() - 1 };
         let rows: Vec<_> = shown.iter().map(|workload| self.who_cells(workload, window)).collect();
@@ -53,7 +53,7 @@ impl TextStyle {
             cells.fold(TITLES[column].len(), usize::max)
         };
         let widths: Vec<_> = (0..columns).map(width).collect();
-        // Before each number, and before the bar.
+        // Two spaces before each number.
         let left = INDENT + widths.iter().map(|width| width + 2).sum::<usize>();
         let free = self.width.saturating_sub(left);
         let longest =

@@ -1,4 +1,4 @@
-//! What the tables by workload look like.
+//! The tables by workload.
 
 use biolat_model::snapshot::{Snapshot, WorkloadView};
 use biolat_system::terminal::Terminal;
@@ -12,7 +12,7 @@ fn style(unicode: bool, width: usize) -> TextStyle {
     TextStyle { terminal, width, numbers: terminal.numbers(false), fine: false }
 }
 
-/// Five seconds of two drives, the second of which is idle.
+/// A window of five seconds with two drives, the second of which is idle.
 fn seen(workloads: Option<Vec<WorkloadView>>) -> Window {
     let mut sda = samples::device("sda", 9.0, vec![]);
     sda.device.model = "Fast Drive 9".into();
@@ -47,15 +47,15 @@ fn busy() -> Vec<WorkloadView> {
 }
 
 #[test]
-fn a_row_for_each_workload() {
+fn shows_a_row_per_workload() {
     let expected = "\
 sda (Fast Drive 9): workloads by share of the drive's time
   workload            share                  IOPS  MB/s  depth      p50      p99
   backup.service       94 % █████████████▎  8,000    33     12  1.64 ms  1.64 ms
   postgresql.service  4.9 % ▋                50.0   0.2    0.6  13.1 ms  13.1 ms
   root cgroup         0.8 % ▏                1.00  <0.1    0.1   105 ms   105 ms
-  root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of
-  processes there and of cgroups without the io controller (biolat check)
+  root cgroup: the kernel's own I/O (journal, metadata, flushes), and I/O of
+  processes in it and in cgroups without the io controller (see biolat check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total latency) ±19 %
 ";
     assert_eq!(text(Some(busy()), true, 80), expected);
@@ -68,8 +68,8 @@ sda (Fast Drive 9): workloads by share of the drive's time
   postgresql.ser~  4.9 %   50.0   0.2    0.6  13.1 ms  13.1 ms
   root cgroup      0.8 %   1.00  <0.1    0.1   105 ms   105 ms      12
   root cgroup: the kernel's own I/O (journal, metadata, flushes), and
-  that of processes there and of cgroups without the io controller
-  (biolat check)
+  I/O of processes in it and in cgroups without the io controller (see
+  biolat check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total
   latency) +-19 %
 ";
@@ -77,7 +77,7 @@ sda (Fast Drive 9): workloads by share of the drive's time
 }
 
 #[test]
-fn nothing_is_wider_than_the_terminal() {
+fn fits_the_width_of_the_terminal() {
     let mut workloads = busy();
     workloads[1].name = "production/postgresql-primary-0/postgresql-with-a-long-name".into();
     for width in [70, 80, 120, 200] {
@@ -90,7 +90,7 @@ fn nothing_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn a_long_table_is_cut() {
+fn cuts_long_tables() {
     let workloads = (0..25)
         .map(|number| workload(&format!("/w{number}"), vec![usage("sda", "read", 1000 - number, 0.0, 1e-3)]));
     let text = text(Some(workloads.collect()), true, 80);
@@ -99,7 +99,7 @@ fn a_long_table_is_cut() {
 }
 
 #[test]
-fn without_workloads_or_without_io() {
+fn reports_missing_workloads_and_missing_io() {
     let why = text(None, false, 200);
     assert!(why.starts_with("no workloads are counted there: ") && why.lines().count() == 1, "{why}");
     assert_eq!(text(Some(vec![]), false, 80), "no I/O completed in 5 s\n");

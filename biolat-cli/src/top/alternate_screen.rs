@@ -1,4 +1,4 @@
-//! The terminal's alternate screen, and the terminal's state restored however the process ends.
+//! The terminal's alternate screen. The terminal is restored however the process ends.
 
 use std::{
     io::{self, Stdout},
@@ -23,7 +23,7 @@ use ratatui::{
 /// Whether the terminal has to be restored.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Left when it is dropped.
+/// The alternate screen, which is left on drop.
 pub(super) struct AlternateScreen(Terminal<CrosstermBackend<Stdout>>);
 
 impl AlternateScreen {
@@ -36,19 +36,19 @@ impl AlternateScreen {
         enter().map(Self)
     }
 
-    /// At the current size.
+    /// Draws at the current size.
     pub(super) fn draw(&mut self, fill: impl FnOnce(&mut Buffer)) -> io::Result<()> {
         self.0.draw(|frame| fill(frame.buffer_mut())).map(|_| ())
     }
 
-    /// Enters it anew, after another process has used the terminal.
+    /// Enters it again after another process has used the terminal.
     pub(super) fn reenter(&mut self) -> io::Result<()> {
         restore();
         self.0 = enter()?;
         Ok(())
     }
 
-    /// Restores the terminal and stops this process, as Ctrl-Z does elsewhere, until it is continued.
+    /// Restores the terminal and stops this process until it is continued, like Ctrl-Z elsewhere.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         restore();
         stop_process();
@@ -62,7 +62,7 @@ impl Drop for AlternateScreen {
     }
 }
 
-/// Clears it too.
+/// Enters and clears the alternate screen.
 fn enter() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     IS_ENTERED.store(true, Ordering::SeqCst);
     log_lines::hold();
@@ -72,7 +72,7 @@ fn enter() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     entered.inspect_err(|_| restore())
 }
 
-/// Restores the terminal, once.
+/// Restores the terminal, at most once.
 fn restore() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
         // A terminal that is gone needs no restoring.

@@ -1,6 +1,6 @@
 //! The columns and their titles.
 
-/// A column, in the order on the screen.
+/// A column, in the order of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Column {
     Device,
@@ -14,17 +14,17 @@ pub(super) enum Column {
     Max,
     Queue,
     Errors,
-    /// I/Os of the device that have not completed.
+    /// I/Os of the device in flight.
     Inflight,
-    /// The age of the oldest of these.
+    /// Age of the oldest I/O in flight.
     Oldest,
-    /// The latencies' distribution.
+    /// Distribution of the latencies.
     Shape,
-    /// The 99th percentile of the windows so far.
+    /// 99th percentile of the windows so far.
     History,
 }
 
-/// Columns to sort by, in the order on the screen.
+/// Columns to sort by, in the order of the screen.
 const SORTABLE: [Column; 13] = [
     Column::Device,
     Column::Model,
@@ -75,7 +75,7 @@ impl Column {
         }
     }
 
-    /// Of a column with a percentile.
+    /// The percentile's share, for columns with a percentile.
     pub(super) fn share(self) -> Option<f64> {
         match self {
             Self::P50 => Some(0.5),
@@ -86,7 +86,7 @@ impl Column {
         }
     }
 
-    /// Numbers are aligned to the right.
+    /// Numbers are right-aligned.
     pub(super) fn is_number(self) -> bool {
         !matches!(self, Self::Device | Self::Model | Self::Op | Self::Shape | Self::History)
     }

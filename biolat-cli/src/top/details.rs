@@ -21,8 +21,8 @@ use super::{
     who,
 };
 
-/// A line: latencies above one bound and at most another, by native index. Without `lower` it is the zero bucket, without `upper`
-/// the overflow.
+/// A line of the histogram: latencies above one bound and up to another, as native indices. Without `lower` it is the zero
+/// bucket, without `upper` the overflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bin {
     lower: Option<i32>,
@@ -30,29 +30,29 @@ struct Bin {
     count: u64,
 }
 
-/// The widths of the columns of a histogram, and of the names of percentiles behind a bar.
+/// Widths of the columns of a histogram, and of the names of percentiles after a bar.
 const RANGE: u16 = 13;
 const COUNT: u16 = 5;
 const SHARE: u16 = 4;
 const MARKS: u16 = 12;
 
 /// More lines are not useful.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;
 
 const LOWEST_INDEX: i32 = ZERO_EXPONENT * PER_OCTAVE;
 const HIGHEST_INDEX: i32 = TOP_EXPONENT * PER_OCTAVE;
 const PER_OCTAVE: i32 = 1 << SCHEMA;
 
-/// The table's share of the lines: all, if no histogram is shown.
+/// The lines for the table: all of them unless details are shown.
 pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
     let Some((row, details)) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
     let lines = match details {
-        Details::Histogram => bins(row, view, MOST_LINES).len().max(1),
-        Details::Who => who::height(row, view).min(MOST_LINES),
+        Details::Histogram => bins(row, view, MAX_LINES).len().max(1),
+        Details::Who => who::height(row, view).min(MAX_LINES),
     };
     let wanted = 2 + u16::from(row.overdue.is_some()) + lines as u16;
-    // Each gets half of the lines, plus what the other leaves.
+    // Each gets half of the lines, plus what the other does not need.
     rows.min(available - wanted.min(available / 2))
 }
 
@@ -97,7 +97,7 @@ fn histogram(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) 
     widths.retain(|&width| width > 0);
     let gap = gap(area.width);
     let room = widths.iter().fold(area.width, |room, width| room.saturating_sub(width + gap));
-    let bins = bins(row, view, usize::from(area.height).min(MOST_LINES));
+    let bins = bins(row, view, usize::from(area.height).min(MAX_LINES));
     let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
     let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
     let rows = bins.iter().map(|bin| {
@@ -149,7 +149,7 @@ impl Bin {
     }
 }
 
-/// The row's latencies in at most so many bins, as fine as possible, without gaps.
+/// Divides the row's latencies into at most `most` bins, as fine as possible and without gaps.
 fn bins(row: &TopRow, view: &TopView<'_>, most: usize) -> Vec<Bin> {
     let latencies = row.figures.of(view.state.phase);
     let buckets = &latencies.buckets;

@@ -1,4 +1,4 @@
-//! The screen: status at the top, then the table, the histogram of a row, alerts and keys.
+//! The screen: status at the top, then the table, the details of a row, alerts and keys.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use super::{
     view::{BOLD, TopView, fitting},
 };
 
-/// The lines that alerts leave to everything else.
-const LEAST_HEIGHT: u16 = 6;
+/// Minimum number of lines that alerts leave for everything else.
+const MIN_HEIGHT: u16 = 6;
 
 /// Fills an empty screen.
 pub(super) fn draw(buffer: &mut Buffer, view: &TopView<'_>) {
@@ -32,8 +32,8 @@ pub(super) fn draw(buffer: &mut Buffer, view: &TopView<'_>) {
         return;
     }
     let mut alerts = alerts(view);
-    alerts.truncate(area.height.saturating_sub(LEAST_HEIGHT).into());
-    // At the bottom, so that rows do not move when an alert appears or disappears.
+    alerts.truncate(area.height.saturating_sub(MIN_HEIGHT).into());
+    // Alerts are at the bottom, so that rows do not move when one appears or disappears.
     let heights = [
         Constraint::Length(1),
         Constraint::Length(1),
@@ -56,7 +56,7 @@ pub(super) fn draw(buffer: &mut Buffer, view: &TopView<'_>) {
     details::draw(buffer, below, view);
 }
 
-/// The host, the age of the figures, their source, and whether there will be more.
+/// The host, the age of the figures, their source, and the state.
 fn status(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     let (state, color) = match view.trouble {
         Some(_) => ("LOST", Color::Red),
@@ -78,7 +78,7 @@ fn status(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     Line::styled(state, style).render(right, buffer);
 }
 
-/// What the table shows, by the user's choice.
+/// The user's choice of what the table shows.
 fn selection(view: &TopView<'_>) -> Vec<String> {
     let state = view.state;
     let ops = match &state.ops {

@@ -1,4 +1,4 @@
-//! Events of the terminal: keys, resizing, signals.
+//! Terminal events: keys, resizing, signals.
 
 use std::{io, thread};
 
@@ -12,13 +12,13 @@ use super::state::Action;
 
 pub(super) enum Event {
     Key(KeyEvent),
-    /// The action that a signal stands for.
+    /// The action of a signal.
     Signal(Action),
     /// The terminal was resized.
     Resized,
     /// The process was stopped and continued.
     Continued,
-    /// The terminal cannot be read any more.
+    /// The terminal can no longer be read.
     End(io::Error),
 }
 
@@ -34,7 +34,7 @@ impl Input {
         let on = |number| signal(SignalKind::from_raw(number));
         let ends = [on(libc::SIGTERM)?, on(libc::SIGHUP)?, on(libc::SIGINT)?, on(libc::SIGQUIT)?];
         let (stop, resume) = (on(libc::SIGTSTP)?, on(libc::SIGCONT)?);
-        // In a thread of its own, as reading blocks: another process may have left the terminal in line mode.
+        // In a thread of its own, because reading can block: another process may have left the terminal in line mode.
         let (sender, events) = mpsc::channel(1);
         thread::Builder::new().name("keys".to_owned()).spawn(move || {
             let mut is_well = true;

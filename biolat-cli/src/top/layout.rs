@@ -1,4 +1,4 @@
-//! Which columns fit, and their widths.
+//! Selects the columns that fit, and their widths.
 
 use biolat_common::series::Phase;
 
@@ -8,8 +8,8 @@ use super::{
     state::{Ops, TopState},
 };
 
-/// In the order in which they get space.
-const WANTED: [Column; 15] = [
+/// Columns by priority.
+const BY_PRIORITY: [Column; 15] = [
     Column::Device,
     Column::P99,
     Column::Op,
@@ -27,23 +27,23 @@ const WANTED: [Column; 15] = [
     Column::History,
 ];
 
-/// The width from which columns are two spaces apart.
+/// At this width and above, columns are two spaces apart.
 const ROOMY: u16 = 60;
 
-/// The width from which the queue's share has a bar.
+/// At this width and above, the queue's share has a bar.
 const WIDE: u16 = 110;
 
 pub(super) const fn is_roomy(width: u16) -> bool {
     width >= ROOMY
 }
 
-/// The space between two columns.
+/// Space between two columns.
 pub(super) const fn gap(width: u16) -> u16 {
     if is_roomy(width) { 2 } else { 1 }
 }
 
 impl Column {
-    /// The least width and the most useful one.
+    /// The minimum width and the widest useful one.
     fn widths(self, rows: &[TopRow], screen: u16) -> (u16, u16) {
         let longest = |text: fn(&TopRow) -> &str| {
             let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
@@ -72,15 +72,15 @@ impl Column {
     }
 }
 
-/// The columns that fit, from left to right, and their widths. If a device hangs, its I/Os in flight come first. The column that rows are sorted
-/// by is always among them, and so are errors if there are any.
+/// The columns that fit, from left to right, with their widths. If a device hangs, its I/Os in flight have priority. The sorting
+/// column is always included, and so are errors if there are any.
 pub(super) fn columns(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<(Column, u16)> {
     let gap = gap(width);
-    let mut wanted = WANTED.to_vec();
+    let mut wanted = BY_PRIORITY.to_vec();
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
         Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
-        // It is always 100 % of the queue's latency.
+        // It is always 100 % of the queue latency.
         Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
         _ => true,
     });
@@ -99,7 +99,7 @@ pub(super) fn columns(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<(Col
         let (least, most) = column.widths(rows, width);
         let more = least + if chosen.is_empty() { 0 } else { gap };
         if used + more > width {
-            // The next ones are less useful, and columns should not come and go with the width of others.
+            // The remaining columns are less useful, and none should come and go with the width of another.
             break;
         }
         used += more;

@@ -1,4 +1,4 @@
-//! The snapshots so far and what the user has chosen: together, what is on the screen.
+//! The snapshots so far and the user's choices, which together make up the screen.
 
 use std::{
     collections::VecDeque,
@@ -14,12 +14,12 @@ use super::{
     draw::draw,
     row::TopRow,
     rows::{has_admission, ops, rows},
-    state::{Action, MOST_COLLECTIONS, Shown, TopState},
+    state::{Action, MAX_COLLECTIONS, Shown, TopState},
     view::TopView,
 };
 use crate::{cli::TopCommand, source::Source, update::Update, window::Window};
 
-/// Windows that are kept for the history.
+/// Number of windows in the history column.
 const HISTORY: usize = 60;
 
 pub(super) struct Live {
@@ -27,12 +27,12 @@ pub(super) struct Live {
     terminal: Terminal,
     host: String,
     source: String,
-    /// Between two collections.
+    /// Interval between collections.
     interval: Duration,
-    /// The latest, in order of time.
+    /// The latest snapshots in chronological order.
     snapshots: VecDeque<Arc<Snapshot>>,
     windows: VecDeque<Window>,
-    /// When the last window was made.
+    /// Time of the last window.
     updated: Option<Instant>,
     trouble: Option<(String, Instant)>,
     /// Collections until the end, if `count` was given.
@@ -72,14 +72,14 @@ impl Live {
     fn push(&mut self, snapshot: Arc<Snapshot>) {
         self.trouble = None;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        // After a restart, only the last snapshot before it is of use.
+        // After a restart, only the last snapshot before it is useful.
         if let Some(last) = self.snapshots.back()
             && last.started != snapshot.started
         {
             self.snapshots.drain(..self.snapshots.len() - 1);
         }
         self.snapshots.push_back(snapshot);
-        self.snapshots.drain(..self.snapshots.len().saturating_sub(MOST_COLLECTIONS as usize + 1));
+        self.snapshots.drain(..self.snapshots.len().saturating_sub(MAX_COLLECTIONS as usize + 1));
         if !self.state.is_paused {
             self.refresh();
         }

@@ -1,4 +1,4 @@
-//! `biolat top`: a live table of devices, the worst at the top.
+//! `biolat top`: a live table of devices, worst first.
 
 mod alternate_screen;
 mod columns;
@@ -36,7 +36,7 @@ use state::Action;
 
 const CANNOT_DRAW: &str = "cannot draw on the terminal";
 
-/// Whether it can draw and read keys. Another terminal could not be opened any more once privileges are dropped.
+/// Whether it can draw and read keys. After privileges are dropped, it could no longer open another terminal.
 pub(super) fn has_terminal() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
@@ -46,7 +46,7 @@ pub(super) async fn run(mut source: Source, command: &TopCommand) -> Result<Exit
     let mut input = Input::listen().context("cannot listen to keys and signals")?;
     let mut live = Live::of(&source, command);
     let mut screen = AlternateScreen::enter().context(CANNOT_DRAW)?;
-    // The age of the figures is on the screen.
+    // The screen shows the age of the figures.
     let mut clock = interval(Duration::from_secs(1));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !live.is_over() {

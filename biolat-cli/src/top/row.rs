@@ -1,26 +1,26 @@
-//! One row of the table.
+//! A row of the table.
 
 use biolat_model::snapshot::Inflight;
 
 use crate::window::Figures;
 
-/// The op of a row of all ops.
+/// The op of a row for all ops.
 pub(super) const ALL: &str = "all";
 
-/// One row.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TopRow {
     pub(super) device: String,
     pub(super) model: String,
     pub(super) op: String,
-    /// The length of the window.
+    /// Length of the window.
     pub(super) seconds: f64,
     pub(super) figures: Figures,
-    /// I/Os of the device, whatever the op, that have not completed.
+    /// I/Os of the device in flight, of all ops.
     pub(super) inflight: Inflight,
-    /// If the device hangs, or one of its I/Os: that, as a sentence.
+    /// The finding that the device or one of its I/Os hangs, if so.
     pub(super) overdue: Option<String>,
-    /// If the phase that is shown is not recorded: why, and the command that enables it.
+    /// If the phase on the screen is not recorded, the reason and the command that enables it.
     pub(super) hint: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl TopRow {
         self.inflight.is_hung()
     }
 
-    /// The age of the device's oldest I/O; none without any.
+    /// Age of the device's oldest I/O in flight, if any.
     pub(super) fn oldest(&self) -> Option<f64> {
         Some(self.inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
     }

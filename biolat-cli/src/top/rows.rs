@@ -14,21 +14,21 @@ use crate::{
     window::{DeviceWindow, Figures, Window},
 };
 
-/// The rows from the top down.
+/// The rows from top to bottom.
 pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
     let devices = window.devices.iter().filter(|device| device.name.contains(&state.filter));
     let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
     rows.sort_by(|a, b| {
         let order = compare(a, b, state);
         let order = if state.is_reversed { order.reverse() } else { order };
-        // A device that hangs has no latencies to be sorted by.
+        // A device that hangs has no latencies to sort by.
         let hung = if state.is_default_order() { oldest_if_hung(a, b) } else { Ordering::Equal };
         hung.then(order).then_with(|| natural(&a.device, &b.device)).then_with(|| a.op.cmp(&b.op))
     });
     rows
 }
 
-/// All ops, the usual ones first.
+/// All ops, the most common ones first.
 pub(super) fn ops(window: &Window) -> Vec<String> {
     let mut ops: Vec<_> =
         window.devices.iter().flat_map(|device| &device.ops).map(|op| op.name.clone()).collect();
@@ -42,7 +42,7 @@ pub(super) fn has_admission(window: &Window) -> bool {
     window.devices.iter().any(|device| device.has(Phase::Admission))
 }
 
-/// Reads and writes come first.
+/// The rank of an op: reads and writes come first.
 fn usual(op: &str) -> usize {
     ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
 }
@@ -100,7 +100,7 @@ fn oldest_if_hung(a: &TopRow, b: &TopRow) -> Ordering {
     age(b).total_cmp(&age(a))
 }
 
-/// Numbers in names by value: loop9 before loop10.
+/// Compares numbers in names by value: loop9 before loop10.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
@@ -117,7 +117,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Splits off the digits, or the characters that are none, at the beginning.
+/// Splits off the leading digits or non-digits.
 fn word(text: &str) -> (&str, &str) {
     let is_digit = |char: char| char.is_ascii_digit();
     let begins = text.starts_with(is_digit);

@@ -1,4 +1,4 @@
-//! Windows and a user, for tests.
+//! Windows and a screen for tests.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::window::{DeviceWindow, Figures, OpWindow, Window};
 
-/// Latencies by the exponent of the power of two of a second that they end at.
+/// Makes a histogram of counts by octave; an octave ends at this power of two in seconds.
 fn histogram(octaves: &[(i32, u64)]) -> Histogram {
     let buckets = octaves.iter().map(|&(octave, count)| (octave * 8, count)).collect();
     let seconds: f64 = octaves.iter().map(|&(octave, count)| f64::from(octave).exp2() * count as f64).sum();
@@ -26,7 +26,7 @@ fn histogram(octaves: &[(i32, u64)]) -> Histogram {
 }
 
 pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> OpWindow {
-    // As if the queue did not matter, which is enough here.
+    // Queue times are too short to change the total.
     let histograms = [Histogram::new(), histogram(queue), histogram(device), histogram(device)];
     OpWindow {
         name: name.into(),
@@ -39,7 +39,7 @@ pub(super) fn device(name: &str, model: &str, ops: Vec<OpWindow>) -> DeviceWindo
     DeviceWindow { name: name.into(), model: model.into(), phases: [true; 4], ops, ..DeviceWindow::default() }
 }
 
-/// Two seconds of a fast drive, a slow one, and one that does nothing.
+/// Two seconds of a fast drive, a slow one and an idle one.
 pub(super) fn window() -> Window {
     let fast = vec![
         op("read", 40_960_000, &[(-19, 10_000)], &[(-13, 9_900), (-12, 95), (-10, 5)]),
@@ -55,16 +55,16 @@ pub(super) fn window() -> Window {
     Window { ended: 100.0, seconds: 2.0, devices, ..Window::default() }
 }
 
-/// A screen and its user.
-pub(super) struct Person {
+/// A screen that the test controls.
+pub(super) struct TestScreen {
     pub(super) state: TopState,
     pub(super) windows: VecDeque<Window>,
     pub(super) trouble: Option<String>,
     pub(super) terminal: Terminal,
 }
 
-impl Person {
-    pub(super) fn before(window: Window) -> Self {
+impl TestScreen {
+    pub(super) fn showing(window: Window) -> Self {
         Self {
             state: TopState::new(1),
             windows: VecDeque::from([window]),
@@ -75,10 +75,10 @@ impl Person {
 
     /// Presses a key.
     pub(super) fn press(&mut self, code: KeyCode) -> Action {
-        self.chord(code, KeyModifiers::NONE)
+        self.press_with(code, KeyModifiers::NONE)
     }
 
-    pub(super) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Action {
+    pub(super) fn press_with(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Action {
         let window = self.windows.back().unwrap();
         let (rows, ops) = (rows(window, &self.state), ops(window));
         let shown = Shown { rows: &rows, ops: &ops, has_admission: has_admission(window) };
@@ -86,14 +86,14 @@ impl Person {
     }
 
     /// Presses keys that are letters.
-    pub(super) fn hit(&mut self, letters: &str) {
+    pub(super) fn type_keys(&mut self, letters: &str) {
         for letter in letters.chars() {
             self.press(KeyCode::Char(letter));
         }
     }
 
-    /// What a screen of this size shows, without blanks at the ends of lines.
-    pub(super) fn sees(&self, width: u16, height: u16) -> Vec<String> {
+    /// The lines on a screen of this size, without trailing blanks.
+    pub(super) fn lines(&self, width: u16, height: u16) -> Vec<String> {
         let buffer = self.buffer(width, height);
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
         (0..height).map(line).collect()
@@ -118,7 +118,7 @@ impl Person {
         buffer
     }
 
-    /// The devices from the top down.
+    /// The devices from top to bottom.
     pub(super) fn devices(&self) -> Vec<String> {
         let rows = rows(self.windows.back().unwrap(), &self.state);
         rows.into_iter().map(|row| row.device).collect()

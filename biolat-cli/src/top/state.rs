@@ -1,4 +1,4 @@
-//! What the user has chosen: plain data, changed by keys only.
+//! The user's choices: plain data that only keys change.
 
 use biolat_common::series::Phase;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -33,33 +33,33 @@ impl Mark {
     }
 }
 
-/// What is shown of the selected row, below the table.
+/// The details of the selected row, below the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Details {
     Histogram,
-    /// The workloads of its device.
+    /// The workloads of the row's device.
     Who,
 }
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Clone, Debug)]
 pub(super) struct TopState {
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
     pub(super) phase: Phase,
     pub(super) ops: Ops,
-    /// Devices whose names contain it are shown.
+    /// Text that the names of devices must contain.
     pub(super) filter: String,
     pub(super) is_typing: bool,
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
     pub(super) details: Option<Details>,
     pub(super) mark: Option<Mark>,
-    /// The number of collections in a window.
+    /// Number of collections in a window.
     pub(super) collections: u64,
 }
 
-/// What is on the screen, which keys refer to.
+/// What is on the screen when a key is pressed.
 pub(super) struct Shown<'a> {
     pub(super) rows: &'a [TopRow],
     /// All ops.
@@ -68,20 +68,20 @@ pub(super) struct Shown<'a> {
     pub(super) has_admission: bool,
 }
 
-/// What a key or a signal does beyond changing the state.
+/// What a key or a signal does in addition to changing the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// Stop the process, like Ctrl-Z elsewhere.
+    /// Stops the process, like Ctrl-Z elsewhere.
     Suspend,
 }
 
 /// The steps of + and -.
-const COLLECTIONS: [u64; 6] = [1, 2, 5, 10, 30, MOST_COLLECTIONS];
+const COLLECTIONS: [u64; 6] = [1, 2, 5, 10, 30, MAX_COLLECTIONS];
 
-/// The most collections in a window.
-pub(super) const MOST_COLLECTIONS: u64 = 60;
+/// Maximum number of collections in a window.
+pub(super) const MAX_COLLECTIONS: u64 = 60;
 
 const PAGE: isize = 10;
 
@@ -100,11 +100,11 @@ impl TopState {
             is_help: false,
             details: None,
             mark: None,
-            collections: collections.clamp(1, MOST_COLLECTIONS),
+            collections: collections.clamp(1, MAX_COLLECTIONS),
         }
     }
 
-    /// Whether the user has left the order as it was.
+    /// Whether the user has not changed the order.
     pub(super) fn is_default_order(&self) -> bool {
         self.sort == DEFAULT_SORT && !self.is_reversed
     }
@@ -157,7 +157,7 @@ impl TopState {
         Action::Nothing
     }
 
-    /// The place of the selected row: one of its device at least, if other ops have rows now.
+    /// The place of the selected row. If ops are now split differently, the place of any row of its device.
     pub(super) fn place(&self, rows: &[TopRow]) -> Option<usize> {
         let mark = self.mark.as_ref()?;
         let exact = rows.iter().position(|row| mark.is(row));
@@ -179,7 +179,7 @@ impl TopState {
         }
     }
 
-    /// A newly chosen column begins with its worst value.
+    /// A newly chosen column is sorted worst first.
     fn sort_by(&mut self, column: Column) {
         self.sort = column;
         self.is_reversed = false;
@@ -197,7 +197,7 @@ impl TopState {
         }
     }
 
-    /// Shows details, or closes them if they are shown.
+    /// Shows details, or closes them if they are already shown.
     fn open(&mut self, details: Details, rows: &[TopRow]) {
         let is_shown = self.details == Some(details) && self.place(rows).is_some();
         if self.place(rows).is_none() {

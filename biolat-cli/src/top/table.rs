@@ -21,7 +21,7 @@ use super::{
 };
 use crate::window::{Figures, Window};
 
-/// Latencies that are high on any drive: in yellow, and in red.
+/// Latencies that are high for any drive, in yellow and in red.
 const SLOW: f64 = 0.02;
 const BAD: f64 = 0.2;
 
@@ -50,7 +50,7 @@ fn nothing(view: &TopView<'_>) -> &'static str {
     match view.windows.back() {
         None => "waiting for the first figures",
         Some(_) if view.state.filter.is_empty() => "no devices",
-        Some(_) => "no device with this in its name (f: filter)",
+        Some(_) => "no device name contains this (f: filter)",
     }
 }
 
@@ -116,13 +116,13 @@ fn cell(row: &TopRow, column: Column, width: u16, octaves: Octaves, view: &TopVi
     aligned(column, text, style)
 }
 
-/// `16s`, `>16s` if that is a lower bound.
+/// `16s`, or `>16s` for a lower bound.
 fn oldest(row: &TopRow, view: &TopView<'_>) -> String {
     let Some(age) = row.oldest() else { return "-".to_owned() };
     format!("{}{}", if row.inflight.is_exact { "" } else { ">" }, view.numbers().short_latency(age))
 }
 
-/// The powers of two of all rows' latencies, so that their shapes can be compared.
+/// The range of octaves of all rows' latencies, so that their shapes can be compared.
 #[derive(Clone, Copy)]
 struct Octaves {
     first: i32,
@@ -159,7 +159,7 @@ impl Octaves {
         format!("{}{}{}", ends[0], " ".repeat(between.max(1)), ends[1])
     }
 
-    /// The distribution of the latencies, the shortest at the left.
+    /// The distribution of the latencies, shortest on the left.
     fn shape(self, row: &TopRow, width: usize, view: &TopView<'_>) -> String {
         let (fine, coarse) = self.scale(width);
         let mut cells = vec![0_u64; self.cells(width)];
@@ -175,7 +175,7 @@ impl Octaves {
     }
 }
 
-/// The 99th percentile of each window, the latest at the right.
+/// The 99th percentile of each window, latest on the right.
 fn history(row: &TopRow, width: usize, view: &TopView<'_>) -> String {
     let windows = view.windows.iter().skip(view.windows.len().saturating_sub(width));
     let past: Vec<_> = windows.map(|window| past(row, window, view.state)).collect();

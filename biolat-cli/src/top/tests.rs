@@ -1,4 +1,4 @@
-//! What the user sees, and what keys do.
+//! The screen, and the effect of keys.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use ratatui::{
 
 use super::{
     columns::Column,
-    samples::{Person, device, op, window},
+    samples::{TestScreen, device, op, window},
     state::{Action, Ops},
 };
 use crate::window::Window;
 
 #[test]
-fn eighty_columns() {
-    let sees = Person::before(window()).sees(80, 10);
+fn fits_eighty_columns() {
+    let lines = TestScreen::showing(window()).lines(80, 10);
     let expected = "\
 db1 · 2 s window, 0 s old · local probe                                     LIVE
 total latency · all ops · by p99
@@ -34,13 +34,13 @@ sdb      ST4000NM0035          0      0      -      -      -      -      -     0
 
 
 q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
-    assert_eq!(sees.join("\n"), expected);
+    assert_eq!(lines.join("\n"), expected);
 }
 
-/// Errors have a column where there are any, and not where others are of more use.
+/// The errors column has priority if there are errors, and gives way to more useful ones otherwise.
 #[test]
-fn forty_columns() {
-    let mut person = Person::before(window());
+fn fits_forty_columns() {
+    let mut screen = TestScreen::showing(window());
     let expected = "\
 db1 · 2 s window, 0 s old           LIVE
 total latency · all ops · by p99
@@ -52,96 +52,96 @@ sdb         0     -     -     -    0
 
 
 q quit  ? help  s sort  p phase  o ops";
-    assert_eq!(person.sees(40, 10).join("\n"), expected);
-    person.windows[0].devices[1].ops[0].figures.errors.clear();
-    assert_eq!(person.sees(40, 10)[2], "DEVICE   IOPS  MB/s   p50   p99   max");
-    person.state.sort = Column::Queue;
-    assert_eq!(person.sees(40, 10)[2], "DEVICE   IOPS   p50   p99   max QUEUE");
+    assert_eq!(screen.lines(40, 10).join("\n"), expected);
+    screen.windows[0].devices[1].ops[0].figures.errors.clear();
+    assert_eq!(screen.lines(40, 10)[2], "DEVICE   IOPS  MB/s   p50   p99   max");
+    screen.state.sort = Column::Queue;
+    assert_eq!(screen.lines(40, 10)[2], "DEVICE   IOPS   p50   p99   max QUEUE");
 }
 
 #[test]
-fn two_hundred_columns() {
-    let mut person = Person::before(window());
+fn fits_two_hundred_columns() {
+    let mut screen = TestScreen::showing(window());
     let mut calm = window();
     calm.devices[1].ops[0] = op("write", 4096, &[], &[(-8, 10), (-7, 10)]);
-    person.windows.push_front(calm);
-    let sees = person.sees(200, 8);
-    assert!(sees[3].contains("Samsung") || sees[4].contains("Samsung SSD 980 PRO 1TB"), "{sees:#?}");
-    // From 2^-16 s to 2^-2 s, two cells for each octave: the long ones are few and to be seen.
+    screen.windows.push_front(calm);
+    let lines = screen.lines(200, 8);
+    assert!(lines[3].contains("Samsung") || lines[4].contains("Samsung SSD 980 PRO 1TB"), "{lines:#?}");
+    // From 2^-16 s to 2^-2 s, two cells per octave. The few long latencies must be visible.
     assert_eq!(
-        sees[2].split("ERR").nth(1).unwrap().trim(),
+        lines[2].split("ERR").nth(1).unwrap().trim(),
         "INFL  OLDEST  15µs                   250ms      p99 SO FAR"
     );
     let shape =
-        |line: usize| sees[line].chars().skip(105 + "INFL  OLDEST  ".len()).take(32).collect::<String>();
-    assert!(shape(3).trim_end().ends_with("█     ▁     ▁"), "{sees:#?}");
+        |line: usize| lines[line].chars().skip(105 + "INFL  OLDEST  ".len()).take(32).collect::<String>();
+    assert!(shape(3).trim_end().ends_with("█     ▁     ▁"), "{lines:#?}");
     // The slow window after the calm one, four times as slow.
-    assert!(sees[3].ends_with("▂█"), "{sees:#?}");
-    assert!(sees[4].ends_with("██"), "{sees:#?}");
+    assert!(lines[3].ends_with("▂█"), "{lines:#?}");
+    assert!(lines[4].ends_with("██"), "{lines:#?}");
 }
 
 #[test]
-fn every_size_is_drawn() {
-    for mut person in [window(), window_with_a_hang()].map(Person::before) {
+fn draws_at_any_size() {
+    for mut screen in [window(), window_with_a_hang()].map(TestScreen::showing) {
         for width in (0..60).chain([80, 132, 200, 500]) {
             for height in (0..30).chain([50]) {
-                person.sees(width, height);
-                person.press(Enter);
-                person.sees(width, height);
-                person.hit("?");
-                person.sees(width, height);
-                person.press(Enter);
+                screen.lines(width, height);
+                screen.press(Enter);
+                screen.lines(width, height);
+                screen.type_keys("?");
+                screen.lines(width, height);
+                screen.press(Enter);
             }
         }
     }
 }
 
-/// A terminal that becomes smaller and larger again shows what one does that was never small.
+/// A terminal that was smaller in between shows the same as one that was not.
 #[test]
-fn resized() {
-    let person = Person::before(window());
+fn resizing_leaves_no_traces() {
+    let screen = TestScreen::showing(window());
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     for (width, height) in [(80, 24), (40, 10), (80, 24)] {
         terminal.backend_mut().resize(width, height);
-        terminal.draw(|frame| frame.buffer_mut().merge(&person.buffer(width, height))).unwrap();
-        terminal.backend().assert_buffer(&person.buffer(width, height));
+        terminal.draw(|frame| frame.buffer_mut().merge(&screen.buffer(width, height))).unwrap();
+        terminal.backend().assert_buffer(&screen.buffer(width, height));
     }
 }
 
 #[test]
-fn nothing_yet_and_nothing_at_all() {
-    let mut person = Person::before(Window::default());
-    assert_eq!(person.sees(80, 8)[3], "no devices");
-    person.hit("fx");
-    assert_eq!(person.sees(80, 8)[3], "no device with this in its name (f: filter)");
-    person.windows.clear();
-    let sees = person.sees(80, 8);
+fn explains_an_empty_table() {
+    let mut screen = TestScreen::showing(Window::default());
+    assert_eq!(screen.lines(80, 8)[3], "no devices");
+    screen.type_keys("fx");
+    assert_eq!(screen.lines(80, 8)[3], "no device name contains this (f: filter)");
+    screen.windows.clear();
+    let lines = screen.lines(80, 8);
     assert!(
-        sees[0].starts_with("db1 · no figures yet")
-            && sees[0].ends_with("WAITING")
-            && sees[3] == "waiting for the first figures"
+        lines[0].starts_with("db1 · no figures yet")
+            && lines[0].ends_with("WAITING")
+            && lines[3] == "waiting for the first figures"
     );
 }
 
 #[test]
-fn columns_to_sort_by() {
-    let mut person = Person::before(window());
-    assert_eq!(person.devices(), ["sda", "nvme0n1", "sdb"]);
-    person.hit("r");
-    assert_eq!(person.devices(), ["sdb", "nvme0n1", "sda"]);
-    assert!(person.sees(80, 8)[1].ends_with("by p99, reversed"));
-    person.hit("SSSS");
-    assert_eq!((person.state.sort, person.state.is_reversed), (Column::Op, false));
-    person.hit("s");
-    assert_eq!((person.state.sort, person.devices()), (Column::Iops, own(&["nvme0n1", "sda", "sdb"])));
-    person.hit("<<<");
-    assert_eq!((person.state.sort, person.devices()), (Column::Device, own(&["nvme0n1", "sda", "sdb"])));
-    person.hit("<");
-    assert_eq!(person.state.sort, Column::Oldest);
-    person.hit(">");
-    assert_eq!(person.state.sort, Column::Device);
-    person.hit("<<<");
-    assert_eq!((person.state.sort, person.devices()), (Column::Errors, own(&["sda", "nvme0n1", "sdb"])));
+fn sorts_by_any_column() {
+    let mut screen = TestScreen::showing(window());
+    assert_eq!(screen.devices(), ["sda", "nvme0n1", "sdb"]);
+    screen.type_keys("r");
+    assert_eq!(screen.devices(), ["sdb", "nvme0n1", "sda"]);
+    assert!(screen.lines(80, 8)[1].ends_with("by p99, reversed"));
+    screen.type_keys("SSSS");
+    assert_eq!((screen.state.sort, screen.state.is_reversed), (Column::Op, false));
+    screen.type_keys("s");
+    assert_eq!((screen.state.sort, screen.devices()), (Column::Iops, own(&["nvme0n1", "sda", "sdb"])));
+    screen.type_keys("<<<");
+    assert_eq!((screen.state.sort, screen.devices()), (Column::Device, own(&["nvme0n1", "sda", "sdb"])));
+    screen.type_keys("<");
+    assert_eq!(screen.state.sort, Column::Oldest);
+    screen.type_keys(">");
+    assert_eq!(screen.state.sort, Column::Device);
+    screen.type_keys("<<<");
+    assert_eq!((screen.state.sort, screen.devices()), (Column::Errors, own(&["sda", "nvme0n1", "sdb"])));
 }
 
 fn own(names: &[&str]) -> Vec<String> {
@@ -149,53 +149,53 @@ fn own(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn numbers_in_names_are_numbers() {
+fn sorts_numbers_in_names_by_value() {
     let names = ["loop10", "sdb", "loop9", "loop", "nvme1n1", "nvme0n10", "nvme0n2"];
     let devices = names.map(|name| device(name, "", Vec::new()));
-    let person = Person::before(Window { devices: devices.into(), ..Window::default() });
+    let screen = TestScreen::showing(Window { devices: devices.into(), ..Window::default() });
     let expected = ["loop", "loop9", "loop10", "nvme0n2", "nvme0n10", "nvme1n1", "sdb"];
-    assert_eq!(person.devices(), expected);
+    assert_eq!(screen.devices(), expected);
 }
 
 #[test]
-fn phases() {
-    let mut person = Person::before(window());
-    person.windows[0].devices[1].phases[1] = false;
-    person.windows[0].devices[1].hint = "echo 1 > /sys/block/sda/queue/iostats".into();
-    let admission = person.windows[0].devices[1].ops[0].figures.histograms[1].clone();
-    person.windows[0].devices[1].ops[0].figures.histograms[1] = Histogram::default();
-    person.windows[0].devices[0].ops[0].figures.histograms[0] = admission;
-    person.windows[0].devices[1].phases[0] = false;
-    person.hit("p");
-    let sees = person.sees(80, 12);
-    assert!(sees[1].starts_with("admission latency"), "{sees:#?}");
-    // 2^-9 s at the most.
-    assert!(sees[3].contains("nvme0n1") && sees[3].contains("1.9ms"), "{sees:#?}");
-    person.hit("p");
-    let sees = person.sees(80, 12);
-    assert!(sees[1].starts_with("queue latency"), "{sees:#?}");
-    assert!(!sees[2].contains("QUEUE"), "{sees:#?}");
-    // 2^-19 s at the most is 1.8 µs in the middle of its bucket.
-    assert!(sees[3].contains("nvme0n1") && sees[3].contains("1.8µs"), "{sees:#?}");
-    person.press(Down);
-    person.press(Down);
-    person.press(Enter);
-    assert!(person.sees(80, 16).contains(&"echo 1 > /sys/block/sda/queue/iostats".to_owned()));
-    person.hit("p");
-    assert!(person.sees(80, 8)[1].starts_with("device latency"));
-    person.hit("p");
-    assert!(person.sees(80, 8)[1].starts_with("total latency"));
-    person.hit("p");
+fn cycles_through_phases() {
+    let mut screen = TestScreen::showing(window());
+    screen.windows[0].devices[1].phases[1] = false;
+    screen.windows[0].devices[1].hint = "echo 1 > /sys/block/sda/queue/iostats".into();
+    let admission = screen.windows[0].devices[1].ops[0].figures.histograms[1].clone();
+    screen.windows[0].devices[1].ops[0].figures.histograms[1] = Histogram::default();
+    screen.windows[0].devices[0].ops[0].figures.histograms[0] = admission;
+    screen.windows[0].devices[1].phases[0] = false;
+    screen.type_keys("p");
+    let lines = screen.lines(80, 12);
+    assert!(lines[1].starts_with("admission latency"), "{lines:#?}");
+    // At most 2^-9 s.
+    assert!(lines[3].contains("nvme0n1") && lines[3].contains("1.9ms"), "{lines:#?}");
+    screen.type_keys("p");
+    let lines = screen.lines(80, 12);
+    assert!(lines[1].starts_with("queue latency"), "{lines:#?}");
+    assert!(!lines[2].contains("QUEUE"), "{lines:#?}");
+    // At most 2^-19 s: the middle of that bucket is 1.8 µs.
+    assert!(lines[3].contains("nvme0n1") && lines[3].contains("1.8µs"), "{lines:#?}");
+    screen.press(Down);
+    screen.press(Down);
+    screen.press(Enter);
+    assert!(screen.lines(80, 16).contains(&"echo 1 > /sys/block/sda/queue/iostats".to_owned()));
+    screen.type_keys("p");
+    assert!(screen.lines(80, 8)[1].starts_with("device latency"));
+    screen.type_keys("p");
+    assert!(screen.lines(80, 8)[1].starts_with("total latency"));
+    screen.type_keys("p");
     let missing = "sda: the wait before a request exists (throttling, wait for a tag) is not recorded";
-    assert!(person.sees(200, 16).iter().any(|line| line.starts_with(missing)));
-    // No device has the phase: it is left out.
-    for device in &mut person.windows[0].devices {
+    assert!(screen.lines(200, 16).iter().any(|line| line.starts_with(missing)));
+    // A phase that no device has is left out.
+    for device in &mut screen.windows[0].devices {
         device.phases[0] = false;
     }
-    person.hit("ppp");
-    assert!(person.sees(80, 8)[1].starts_with("total latency"));
-    person.hit("p");
-    assert!(person.sees(80, 8)[1].starts_with("queue latency"));
+    screen.type_keys("ppp");
+    assert!(screen.lines(80, 8)[1].starts_with("total latency"));
+    screen.type_keys("p");
+    assert!(screen.lines(80, 8)[1].starts_with("queue latency"));
 }
 
 /// The idle drive at the end has not completed anything for 16 s.
@@ -214,8 +214,8 @@ fn window_with_a_hang() -> Window {
 }
 
 #[test]
-fn a_device_that_hangs_is_at_the_top() {
-    let mut person = Person::before(window_with_a_hang());
+fn a_hung_device_is_at_the_top() {
+    let mut screen = TestScreen::showing(window_with_a_hang());
     let expected = "\
 db1 · 2 s window, 0 s old · local probe                                     LIVE
 total latency · all ops · by p99
@@ -226,52 +226,52 @@ nvme0n1   6000     25  117µs  117µs  234µs  935µs     2%     0     3   200ms
 
 
 q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
-    assert_eq!(person.sees(80, 9).join("\n"), expected);
-    assert_eq!(person.sees(25, 9)[2..4], ["DEVICE    p99 INFL OLDEST", "sdb         -   12   >16s"]);
-    assert_eq!(person.sees(20, 9)[2], "DEVICE  INFL OLDEST");
-    person.press(Enter);
-    let sees = person.sees(80, 24);
+    assert_eq!(screen.lines(80, 9).join("\n"), expected);
+    assert_eq!(screen.lines(25, 9)[2..4], ["DEVICE    p99 INFL OLDEST", "sdb         -   12   >16s"]);
+    assert_eq!(screen.lines(20, 9)[2], "DEVICE  INFL OLDEST");
+    screen.press(Enter);
+    let lines = screen.lines(80, 24);
     assert_eq!(
-        sees[7..10],
+        lines[7..10],
         [
             "sdb all · 0 I/Os · 12 in flight",
             "sdb: 12 I/Os in flight, none completed for at least 16 s.",
             "no I/O completed"
         ]
     );
-    person.press(Enter);
-    // Another order is the user's.
-    person.hit("r");
-    assert_eq!(person.devices(), ["sdb", "nvme0n1", "sda"]);
-    person.hit("s");
-    assert_eq!(person.devices(), ["sda", "nvme0n1", "sdb"]);
-    // In red, and not dim like an idle one.
-    person.terminal.color = true;
-    let buffer = person.buffer(80, 9);
+    screen.press(Enter);
+    // The user's own order is left alone.
+    screen.type_keys("r");
+    assert_eq!(screen.devices(), ["sdb", "nvme0n1", "sda"]);
+    screen.type_keys("s");
+    assert_eq!(screen.devices(), ["sda", "nvme0n1", "sdb"]);
+    // In red, and not dimmed like an idle one.
+    screen.terminal.color = true;
+    let buffer = screen.buffer(80, 9);
     assert_eq!((buffer[(0, 5)].fg, buffer[(75, 5)].fg), (Color::Red, Color::Red));
     assert_eq!((buffer[(0, 3)].fg, buffer[(15, 5)].fg), (Color::Reset, Color::Reset));
 }
 
-/// Otherwise these columns are not more useful than others.
+/// Without a hang, these columns have no priority.
 #[test]
-fn ios_in_flight_where_there_is_room() {
+fn shows_ios_in_flight_if_there_is_room() {
     let mut window = window_with_a_hang();
     window.devices[2].inflight = Inflight::default();
-    let person = Person::before(window);
+    let screen = TestScreen::showing(window);
     let expected = "DEVICE   MODEL              IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR";
-    assert_eq!(person.sees(80, 9)[2], expected);
-    let sees = person.sees(96, 9);
-    assert!(sees[2].ends_with("  ERR  INFL  OLDEST") && sees[3].ends_with("64    1.2s"), "{sees:#?}");
-    assert!(sees[5].ends_with("0     0       -"), "{sees:#?}");
+    assert_eq!(screen.lines(80, 9)[2], expected);
+    let lines = screen.lines(96, 9);
+    assert!(lines[2].ends_with("  ERR  INFL  OLDEST") && lines[3].ends_with("64    1.2s"), "{lines:#?}");
+    assert!(lines[5].ends_with("0     0       -"), "{lines:#?}");
 }
 
 #[test]
-fn ops_in_rows() {
-    let mut person = Person::before(window());
-    person.hit("o");
-    let sees = person.sees(80, 10);
+fn cycles_through_ops() {
+    let mut screen = TestScreen::showing(window());
+    screen.type_keys("o");
+    let lines = screen.lines(80, 10);
     let words: Vec<Vec<_>> =
-        sees[3..7].iter().map(|line| line.split_whitespace().take(3).collect()).collect();
+        lines[3..7].iter().map(|line| line.split_whitespace().take(3).collect()).collect();
     let expected = [
         ["sda", "write", "500"],
         ["nvme0n1", "read", "5000"],
@@ -279,148 +279,148 @@ fn ops_in_rows() {
         ["sdb", "read", "0"],
     ];
     assert_eq!(words, expected);
-    person.hit("o");
-    assert_eq!(person.state.ops, Ops::Only("read".into()));
-    assert_eq!(person.devices(), ["nvme0n1", "sda", "sdb"]);
-    assert_eq!(person.sees(80, 10)[1], "total latency · read only · by p99");
-    person.hit("o");
-    assert_eq!(person.state.ops, Ops::Only("write".into()));
-    person.hit("o");
-    assert_eq!(person.state.ops, Ops::Merged);
+    screen.type_keys("o");
+    assert_eq!(screen.state.ops, Ops::Only("read".into()));
+    assert_eq!(screen.devices(), ["nvme0n1", "sda", "sdb"]);
+    assert_eq!(screen.lines(80, 10)[1], "total latency · read only · by p99");
+    screen.type_keys("o");
+    assert_eq!(screen.state.ops, Ops::Only("write".into()));
+    screen.type_keys("o");
+    assert_eq!(screen.state.ops, Ops::Merged);
 }
 
 #[test]
-fn filter() {
-    let mut person = Person::before(window());
-    person.hit("/sdq");
-    assert!(person.sees(80, 8)[7].starts_with("filter: sdq▏"));
-    assert!(person.devices().is_empty());
-    person.press(Backspace);
-    assert_eq!((person.devices(), person.press(Enter)), (own(&["sda", "sdb"]), Action::Nothing));
-    // What is typed no more is a key again.
-    assert_eq!(person.press(Char('q')), Action::Quit);
-    assert!(person.sees(80, 8)[1].starts_with("devices with 'sd' · total latency"));
-    person.hit("f");
-    assert_eq!(person.press(Esc), Action::Nothing);
-    assert_eq!(person.devices().len(), 3);
+fn filters_devices() {
+    let mut screen = TestScreen::showing(window());
+    screen.type_keys("/sdq");
+    assert!(screen.lines(80, 8)[7].starts_with("filter: sdq▏"));
+    assert!(screen.devices().is_empty());
+    screen.press(Backspace);
+    assert_eq!((screen.devices(), screen.press(Enter)), (own(&["sda", "sdb"]), Action::Nothing));
+    // After typing, letters are keys again.
+    assert_eq!(screen.press(Char('q')), Action::Quit);
+    assert!(screen.lines(80, 8)[1].starts_with("devices with 'sd' · total latency"));
+    screen.type_keys("f");
+    assert_eq!(screen.press(Esc), Action::Nothing);
+    assert_eq!(screen.devices().len(), 3);
 }
 
 #[test]
-fn ways_out() {
-    let mut person = Person::before(window());
-    assert_eq!(person.press(Esc), Action::Quit);
-    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Action::Quit);
-    assert_eq!(person.chord(Char('z'), KeyModifiers::CONTROL), Action::Suspend);
-    person.hit("f");
-    assert_eq!(person.press(Char('q')), Action::Nothing);
-    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Action::Quit);
-    person.press(Esc);
-    person.hit("?");
-    assert!(person.sees(80, 24)[11].starts_with("q Esc"));
-    assert_eq!((person.press(Esc), person.state.is_help), (Action::Nothing, false));
-    person.hit("?");
-    assert_eq!(person.press(Char('q')), Action::Quit);
+fn keys_that_quit() {
+    let mut screen = TestScreen::showing(window());
+    assert_eq!(screen.press(Esc), Action::Quit);
+    assert_eq!(screen.press_with(Char('c'), KeyModifiers::CONTROL), Action::Quit);
+    assert_eq!(screen.press_with(Char('z'), KeyModifiers::CONTROL), Action::Suspend);
+    screen.type_keys("f");
+    assert_eq!(screen.press(Char('q')), Action::Nothing);
+    assert_eq!(screen.press_with(Char('c'), KeyModifiers::CONTROL), Action::Quit);
+    screen.press(Esc);
+    screen.type_keys("?");
+    assert!(screen.lines(80, 24)[11].starts_with("q Esc"));
+    assert_eq!((screen.press(Esc), screen.state.is_help), (Action::Nothing, false));
+    screen.type_keys("?");
+    assert_eq!(screen.press(Char('q')), Action::Quit);
 }
 
 #[test]
-fn the_marked_rows_histogram() {
-    let mut person = Person::before(window());
-    person.press(Enter);
-    let sees = person.sees(80, 24);
-    assert_eq!(sees[7], "sda all · 1000 I/Os · mean 5.5ms · 3 medium errors");
-    // Of the six octaves from 2^-9 s to 2^-2 s, each in two; the first and the last half have nothing.
-    assert_eq!(sees[8], format!("2.8ms - 3.9ms    950   95%  {} p50", "█".repeat(40)));
-    assert_eq!(sees[14], "  22ms - 31ms     49    5%  ██▏ p99");
-    assert_eq!(sees[20], "177ms - 250ms      1   <1%  ▏ max");
-    assert_eq!(sees[21], "");
-    // Where there is little room, a line stands for more of it.
-    let sees = person.sees(40, 10);
-    assert_eq!(sees[6], "sda all · 1000 I/Os · mean 5.5ms");
-    assert_eq!(sees[7], " 15µs - 3.9ms   950 ████████ p50");
-    assert_eq!(sees[8], " 3.9ms - 1.0s    50 ▍ p99 max");
-    person.press(Enter);
-    assert_eq!(person.sees(80, 24)[7], "");
+fn shows_the_selected_rows_histogram() {
+    let mut screen = TestScreen::showing(window());
+    screen.press(Enter);
+    let lines = screen.lines(80, 24);
+    assert_eq!(lines[7], "sda all · 1000 I/Os · mean 5.5ms · 3 medium errors");
+    // Six octaves from 2^-9 s to 2^-2 s, each split in two; the first and the last half are empty.
+    assert_eq!(lines[8], format!("2.8ms - 3.9ms    950   95%  {} p50", "█".repeat(40)));
+    assert_eq!(lines[14], "  22ms - 31ms     49    5%  ██▏ p99");
+    assert_eq!(lines[20], "177ms - 250ms      1   <1%  ▏ max");
+    assert_eq!(lines[21], "");
+    // With less room, a line covers a wider range.
+    let lines = screen.lines(40, 10);
+    assert_eq!(lines[6], "sda all · 1000 I/Os · mean 5.5ms");
+    assert_eq!(lines[7], " 15µs - 3.9ms   950 ████████ p50");
+    assert_eq!(lines[8], " 3.9ms - 1.0s    50 ▍ p99 max");
+    screen.press(Enter);
+    assert_eq!(screen.lines(80, 24)[7], "");
 }
 
 #[test]
-fn the_mark_stays_with_its_row_and_in_sight() {
+fn selection_follows_its_row_and_stays_visible() {
     let devices: Vec<_> = (0..100).map(|number| device(&format!("sd{number}"), "", Vec::new())).collect();
-    let mut person = Person::before(Window { devices, ..Window::default() });
-    let marked = |person: &Person| {
-        let buffer = person.buffer(80, 10);
+    let mut screen = TestScreen::showing(Window { devices, ..Window::default() });
+    let marked = |screen: &TestScreen| {
+        let buffer = screen.buffer(80, 10);
         let lines = (3..9).filter(|&y| buffer[(0, y)].modifier.contains(Modifier::REVERSED));
         lines.map(|y| (0..5).map(|x| buffer[(x, y)].symbol()).collect::<String>()).collect::<Vec<_>>()
     };
-    assert!(marked(&person).is_empty());
+    assert!(marked(&screen).is_empty());
     for (key, expected) in [(Down, "sd0  "), (Down, "sd1  "), (End, "sd99 "), (Up, "sd98 "), (Home, "sd0  ")]
     {
-        person.press(key);
-        assert_eq!(marked(&person), [expected]);
+        screen.press(key);
+        assert_eq!(marked(&screen), [expected]);
     }
-    person.press(Down);
-    person.state.sort = Column::Device;
-    person.hit("r");
-    assert_eq!(marked(&person), ["sd1  "]);
-    person.hit("fzz");
-    assert!(marked(&person).is_empty());
+    screen.press(Down);
+    screen.state.sort = Column::Device;
+    screen.type_keys("r");
+    assert_eq!(marked(&screen), ["sd1  "]);
+    screen.type_keys("fzz");
+    assert!(marked(&screen).is_empty());
 }
 
 #[test]
-fn longer_and_shorter() {
-    let mut person = Person::before(window());
-    person.hit("+++");
-    assert_eq!(person.state.collections, 10);
-    person.hit("-----");
-    assert_eq!(person.state.collections, 1);
-    person.hit("++++++++");
-    assert_eq!(person.state.collections, 60);
-    person.hit(" ");
-    assert!(person.sees(80, 8)[0].ends_with("PAUSED"));
+fn changes_the_window_length() {
+    let mut screen = TestScreen::showing(window());
+    screen.type_keys("+++");
+    assert_eq!(screen.state.collections, 10);
+    screen.type_keys("-----");
+    assert_eq!(screen.state.collections, 1);
+    screen.type_keys("++++++++");
+    assert_eq!(screen.state.collections, 60);
+    screen.type_keys(" ");
+    assert!(screen.lines(80, 8)[0].ends_with("PAUSED"));
 }
 
 #[test]
-fn what_must_not_be_overlooked() {
-    let mut person = Person::before(window());
-    person.windows[0].lost.insert("no_room".into(), 12);
-    person.windows[0].devices[0].unseen.insert(Group::Read, 3);
-    person.windows[0].failures = 1;
-    person.trouble = Some("no answer for 3s, retrying: Connection refused".into());
-    let sees = person.sees(80, 24);
-    assert!(sees[0].ends_with("LOST"));
+fn shows_alerts() {
+    let mut screen = TestScreen::showing(window());
+    screen.windows[0].lost.insert("no_room".into(), 12);
+    screen.windows[0].devices[0].unseen.insert(Group::Read, 3);
+    screen.windows[0].failures = 1;
+    screen.trouble = Some("no answer for 3s, retrying: Connection refused".into());
+    let lines = screen.lines(80, 24);
+    assert!(lines[0].ends_with("LOST"));
     let expected = [
         "1 collection failed",
         "not measured: 12 no_room, 3 missed by the probe",
         "no answer for 3s, retrying: Connection refused",
     ];
-    assert_eq!(sees[20..23], expected);
+    assert_eq!(lines[20..23], expected);
     // The table is not pushed out.
-    assert!(person.sees(40, 6)[3].starts_with("sda"));
+    assert!(screen.lines(40, 6)[3].starts_with("sda"));
 }
 
 #[test]
-fn letters_that_every_terminal_has() {
-    let mut person = Person::before(window());
-    person.terminal.unicode = false;
-    person.press(Enter);
+fn can_draw_in_ascii() {
+    let mut screen = TestScreen::showing(window());
+    screen.terminal.unicode = false;
+    screen.press(Enter);
     for (width, height) in [(40, 10), (80, 24), (200, 24)] {
-        let sees = person.sees(width, height).join("\n");
-        assert!(sees.is_ascii(), "{sees}");
-        assert!(sees.contains("117us") && sees.contains('*'), "{sees}");
+        let lines = screen.lines(width, height).join("\n");
+        assert!(lines.is_ascii(), "{lines}");
+        assert!(lines.contains("117us") && lines.contains('*'), "{lines}");
     }
 }
 
 #[test]
-fn colour_where_it_is_wanted() {
-    let mut person = Person::before(window());
-    let colored = |person: &Person| {
-        let buffer = person.buffer(80, 24);
+fn colors_only_if_enabled() {
+    let mut screen = TestScreen::showing(window());
+    let colored = |screen: &TestScreen| {
+        let buffer = screen.buffer(80, 24);
         buffer.content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
     };
-    assert!(!colored(&person));
-    person.terminal.color = true;
-    assert!(colored(&person));
-    // 30 ms is worth a look, 117 µs is none.
-    let buffer = person.buffer(80, 24);
+    assert!(!colored(&screen));
+    screen.terminal.color = true;
+    assert!(colored(&screen));
+    // 30 ms deserves attention, 117 µs does not.
+    let buffer = screen.buffer(80, 24);
     let ink = |text: &str, y: u16| {
         let line: String = (0..80).map(|x| buffer[(x, y)].symbol()).collect();
         let place = line

@@ -1,4 +1,4 @@
-//! What the screen shows, and its styles.
+//! The contents of the screen, and its styles.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,23 +9,23 @@ use ratatui::style::{Color, Modifier, Style};
 use super::{row::TopRow, state::TopState};
 use crate::window::Window;
 
-/// Everything that is shown.
+/// Everything that the screen shows.
 pub(super) struct TopView<'a> {
     pub(super) state: &'a TopState,
-    /// The latest windows; the table is of the last one.
+    /// The latest windows. The table shows the last one.
     pub(super) windows: &'a VecDeque<Window>,
-    /// Of the last window.
+    /// Rows of the last window.
     pub(super) rows: &'a [TopRow],
     pub(super) host: &'a str,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub(super) source: &'a str,
-    /// Between two collections.
+    /// Interval between collections.
     pub(super) interval: Duration,
-    /// Of the last window.
+    /// Age of the last window.
     pub(super) age: Option<Duration>,
     /// Why there are no new figures.
     pub(super) trouble: Option<&'a str>,
-    /// The last line of the log.
+    /// Last line of the log.
     pub(super) logged: Option<&'a str>,
     pub(super) terminal: Terminal,
 }
@@ -35,7 +35,7 @@ impl TopView<'_> {
         self.terminal.numbers(false)
     }
 
-    /// This colour, if colours are used.
+    /// This colour, if colours are enabled.
     pub(super) fn ink(&self, color: Color) -> Style {
         if self.terminal.color { Style::new().fg(color) } else { Style::new() }
     }
@@ -50,12 +50,12 @@ impl TopView<'_> {
     }
 }
 
-/// Of bars and sparklines.
+/// Colour of bars and sparklines.
 pub(super) const BARS: Color = Color::Cyan;
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// As many of these parts as fit, the first ones first.
+/// Joins as many parts as fit, starting with the first.
 pub(super) fn fitting(parts: &[String], separator: &str, width: u16) -> String {
     let mut text = String::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! The workloads of the selected row's device, below the table: all ops together, whatever the table shows.
+//! The workloads of the selected row's device, below the table. They include all ops, regardless of the table.
 
 use biolat_model::text::format::{short_count, short_number, short_share};
 use ratatui::{
@@ -20,7 +20,7 @@ use crate::{
     workloads::WorkloadWindow,
 };
 
-/// A number of a workload, in the order on the screen.
+/// A number of a workload, in the order of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Number {
     Share,
@@ -32,18 +32,18 @@ enum Number {
     Errors,
 }
 
-/// In the order in which they get space. Errors have it where there are any.
-const WANTED: [Number; 7] =
+/// Numbers by priority. Errors are only shown if there are any.
+const BY_PRIORITY: [Number; 7] =
     [Number::Share, Number::Errors, Number::P99, Number::Iops, Number::Depth, Number::P50, Number::Bytes];
 
-/// The width of a number.
+/// Width of a number.
 const NUMBER: usize = 5;
 
-/// The least width for names, and the most useful one.
+/// Minimum width for names, and the widest useful one.
 const SHORT_NAME: usize = 12;
 const LONG_NAME: usize = 32;
 
-/// The least width of a bar that tells anything.
+/// Minimum useful length of a bar.
 const SHORTEST_BAR: usize = 4;
 
 impl Number {
@@ -74,7 +74,7 @@ impl Number {
     }
 }
 
-/// The number of lines below the title that it needs.
+/// The number of lines it needs below the title.
 pub(super) fn height(row: &TopRow, view: &TopView<'_>) -> usize {
     1 + workloads(row, view).map_or(1, |(_, workloads)| workloads.len().max(1))
 }
@@ -132,16 +132,16 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView
     Table::new(rows, widths).header(titles).column_spacing(gap).render(area, buffer);
 }
 
-/// The numbers for which there is room besides a name, in the order on the screen.
+/// The numbers that fit next to a name, in the order of the screen.
 fn fitting(workloads: &[WorkloadWindow], width: usize, gap: usize) -> Vec<Number> {
     let has_errors = workloads.iter().any(|workload| workload.all.errors > 0);
-    let wanted = WANTED.into_iter().filter(|number| has_errors || *number != Number::Errors);
+    let wanted = BY_PRIORITY.into_iter().filter(|number| has_errors || *number != Number::Errors);
     let mut numbers: Vec<_> = wanted.take(width.saturating_sub(SHORT_NAME) / (gap + NUMBER)).collect();
     numbers.sort_unstable();
     numbers
 }
 
-/// The workloads of the row's device in the last window; none if they are not counted.
+/// The workloads of the row's device in the last window. `None` if they are not counted.
 fn workloads<'a>(row: &TopRow, view: &TopView<'a>) -> Option<(&'a Window, &'a [WorkloadWindow])> {
     let window = view.windows.back()?;
     let is_it = |device: &&DeviceWindow| device.name == row.device;
@@ -155,11 +155,11 @@ mod tests {
     use ratatui::crossterm::event::KeyCode::{Down, Enter};
 
     use crate::{
-        top::samples::{Person, window},
+        top::samples::{TestScreen, window},
         window::Window,
     };
 
-    /// The window of other tests, with workloads on its slow drive.
+    /// The sample window, with workloads on its slow drive.
     fn with_workloads(failed: u64) -> Window {
         let mut write = usage("sda", "write", 200, 1e-3, 13e-3);
         write.errors = failed;
@@ -179,65 +179,65 @@ mod tests {
     }
 
     #[test]
-    fn the_workloads_of_the_selected_device() {
-        let mut person = Person::before(with_workloads(0));
-        person.hit("w");
+    fn shows_the_selected_devices_workloads() {
+        let mut screen = TestScreen::showing(with_workloads(0));
+        screen.type_keys("w");
         let expected = "\
 sda workloads · depth 13 · SHARE of the drive's time
 WORKLOAD            SHARE   IOPS   MB/s  DEPTH    p50    p99
 backup.service        90%   8000     33     12  1.6ms  1.6ms  ████████████████▎
 postgresql.service    10%    100    0.4    1.3   13ms   13ms  █▊";
-        assert_eq!(person.sees(80, 24)[7..11].join("\n"), expected);
+        assert_eq!(screen.lines(80, 24)[7..11].join("\n"), expected);
         let expected = "\
 sda workloads · depth 13
 WORKLOAD         SHARE  IOPS DEPTH   p99
 backup.service     90%  8000    12 1.6ms
 postgresql.serv…   10%   100   1.3  13ms";
-        assert_eq!(person.sees(40, 12)[7..11].join("\n"), expected);
-        // The histogram takes its place, and the same key closes each.
-        person.press(Enter);
-        assert!(person.sees(80, 24)[7].starts_with("sda all · 1000 I/Os"));
-        person.hit("ww");
-        assert_eq!(person.sees(80, 24)[7], "");
-        person.hit("w");
-        person.press(Down);
-        assert_eq!(person.sees(80, 24)[8], "no I/O completed");
+        assert_eq!(screen.lines(40, 12)[7..11].join("\n"), expected);
+        // The histogram replaces it, and each key closes what it opened.
+        screen.press(Enter);
+        assert!(screen.lines(80, 24)[7].starts_with("sda all · 1000 I/Os"));
+        screen.type_keys("ww");
+        assert_eq!(screen.lines(80, 24)[7], "");
+        screen.type_keys("w");
+        screen.press(Down);
+        assert_eq!(screen.lines(80, 24)[8], "no I/O completed");
     }
 
     #[test]
-    fn errors_and_little_room() {
-        let mut person = Person::before(with_workloads(3));
-        person.hit("w");
-        let sees = person.sees(40, 12);
+    fn fits_errors_and_small_screens() {
+        let mut screen = TestScreen::showing(with_workloads(3));
+        screen.type_keys("w");
+        let lines = screen.lines(40, 12);
         let expected = "\
 WORKLOAD         SHARE  IOPS   p99   ERR
 backup.service     90%  8000 1.6ms     0
 postgresql.serv…   10%   100  13ms     3";
-        assert_eq!(sees[8..11].join("\n"), expected);
-        person.windows[0].devices[1].workloads.iter_mut().for_each(|workloads| {
+        assert_eq!(lines[8..11].join("\n"), expected);
+        screen.windows[0].devices[1].workloads.iter_mut().for_each(|workloads| {
             let one = workloads[0].clone();
             workloads.extend(vec![one; 40]);
         });
-        let sees = person.sees(80, 24);
-        assert!(sees[22].starts_with("and ") && sees[22].ends_with(" more"), "{sees:#?}");
+        let lines = screen.lines(80, 24);
+        assert!(lines[22].starts_with("and ") && lines[22].ends_with(" more"), "{lines:#?}");
         for width in 0..100 {
             for height in 0..30 {
-                person.sees(width, height);
+                screen.lines(width, height);
             }
         }
     }
 
     #[test]
-    fn a_daemon_that_does_not_count_them() {
-        let mut person = Person::before(window());
-        person.hit("w");
-        let sees = person.sees(80, 24);
-        assert_eq!(sees[7], "sda workloads");
+    fn reports_uncounted_workloads() {
+        let mut screen = TestScreen::showing(window());
+        screen.type_keys("w");
+        let lines = screen.lines(80, 24);
+        assert_eq!(lines[7], "sda workloads");
         assert!(
-            sees[8]
+            lines[8]
                 .starts_with("no workloads are counted there: that biolat-daemon runs with --workloads off"),
-            "{sees:#?}"
+            "{lines:#?}"
         );
-        assert!(sees[9].ends_with("the cgroup of an I/O"), "{sees:#?}");
+        assert!(lines[9].ends_with("the cgroup of an I/O"), "{lines:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The API of a file.
+//! The API for a saved file.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     server::Open,
 };
 
-/// An answer without its intervals and the range that was asked for, and the intervals.
+/// Splits an answer into its head, without the requested range, and its intervals.
 fn parts(mut answer: Value) -> (Value, Value) {
     let fields = answer.as_object_mut().unwrap();
     let intervals = fields.remove("intervals").unwrap_or_default();
@@ -15,7 +15,7 @@ fn parts(mut answer: Value) -> (Value, Value) {
     (answer, intervals)
 }
 
-/// All values are equal; otherwise, where the first one differs.
+/// Compares two values, and reports the place of the first difference.
 fn assert_same(path: &str, one: &Value, other: &Value) {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
@@ -31,7 +31,7 @@ fn assert_same(path: &str, one: &Value, other: &Value) {
 }
 
 #[test]
-fn it_is_that_of_the_file() {
+fn api_returns_what_the_file_contains() {
     let file = SavedFile::of(26 * HOUR, 0);
     let open = Open::start(&file.path);
     let expected = "serving the history of <i>db1</i>, saved at 2026-01-05 03:02:00, on http://127.0.0.1:";
@@ -41,7 +41,7 @@ fn it_is_that_of_the_file() {
     let (answered, intervals) = parts(open.json(&all));
     assert_eq!(answered, head);
     assert_same("", &intervals, &file.intervals.clone().into());
-    // Now is when it was saved.
+    // Now is the time of saving.
     let last = open.json("/api/v1/history?from=-2h");
     assert_eq!(last["to"], json!(SAVED as f64));
     assert_same("", &parts(last).1, &file.intervals[24 * 60..].into());
@@ -50,7 +50,7 @@ fn it_is_that_of_the_file() {
 }
 
 #[test]
-fn part_of_a_day_has_the_head_of_the_file() {
+fn part_of_a_day_keeps_the_files_head() {
     let file = SavedFile::of(600, 6 * HOUR);
     let open = Open::start(&file.path);
     let (head, intervals) = parts(open.json("/api/v1/history?from=-26h"));
@@ -64,7 +64,7 @@ fn part_of_a_day_has_the_head_of_the_file() {
 }
 
 #[test]
-fn what_only_a_daemon_has_is_not_found() {
+fn daemon_only_paths_are_not_found() {
     let file = SavedFile::of(600, 0);
     let open = Open::start(&file.path);
     let page = String::from_utf8(open.get("/").body).unwrap();
@@ -78,9 +78,9 @@ fn what_only_a_daemon_has_is_not_found() {
     assert_eq!(unknown, "not found; available paths: /api/v1/snapshot, /api/v1/slow, /api/v1/history, /\n");
 }
 
-/// A daemon that has not collected yet may have the history of the one before.
+/// A daemon without a collection can have the history of its predecessor.
 #[test]
-fn a_file_without_a_snapshot() {
+fn a_file_without_a_snapshot_can_be_served() {
     let whole = SavedFile::of(600, 0);
     let mut head = whole.head.clone();
     (head["snapshot"], head["slow"]) = (Value::Null, Value::Null);

@@ -1,4 +1,4 @@
-//! The command: its options, its end, and the browser that it starts.
+//! The command: its options, how it ends, and the browser that it starts.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ fn error(output: &Output) -> String {
 }
 
 #[test]
-fn it_serves_on_loopback_until_it_is_interrupted() {
+fn serves_on_loopback_until_interrupted() {
     let file = SavedFile::of(600, 0);
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut with_port = command(&file.path);
@@ -40,7 +40,7 @@ fn it_serves_on_loopback_until_it_is_interrupted() {
 }
 
 #[test]
-fn what_cannot_be_served_is_one_line() {
+fn reports_unservable_files_in_one_line() {
     let file = SavedFile::of(600, 0);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -54,14 +54,14 @@ fn what_cannot_be_served_is_one_line() {
     head["saved"] = json!(1e300);
     let wrong = SavedFile::write(head, file.intervals.clone());
     let text = error(&command(&wrong.path).output().unwrap());
-    assert!(text.contains("it is damaged: a wrong time") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("it is damaged: an invalid time") && text.lines().count() == 1, "{text}");
     fs::write(&wrong.path, "no history").unwrap();
     let text = error(&command(&wrong.path).output().unwrap());
     assert!(text.contains("it is not a history") && text.lines().count() == 1, "{text}");
 }
 
 #[test]
-fn standard_input_is_a_file() {
+fn serves_standard_input() {
     let file = SavedFile::of(600, 0);
     let mut from_pipe = command("-".as_ref());
     from_pipe.stdin(fs::File::open(&file.path).unwrap());
@@ -69,9 +69,9 @@ fn standard_input_is_a_file() {
     assert_eq!(open.json("/api/v1/history?from=-1h")["intervals"].as_array().unwrap().len(), 10);
 }
 
-/// The browser gets the address, and no capability.
+/// The browser gets the address, and no capabilities.
 #[test]
-fn it_opens_the_browser() {
+fn opens_the_browser() {
     let file = SavedFile::of(600, 0);
     let folder = env::temp_dir().join(format!("biolat-open-{}-{SAVED}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -93,7 +93,7 @@ fn it_opens_the_browser() {
     let none = "0".repeat(16);
     let expected = format!("http://{}/\nCapPrm:\t{none}\nCapEff:\t{none}\nNoNewPrivs:\t1\n", open.address);
     assert_eq!(fs::read_to_string(&opened).unwrap(), expected);
-    // Without one, or with one that fails, a line says so, and it serves.
+    // If there is no browser, or it fails, a line says so and serving continues.
     fs::write(&program, "#!/bin/sh\nexit 3\n").unwrap();
     for (path, why) in [
         (path.as_str(), "xdg-open failed: exit status: 3"),

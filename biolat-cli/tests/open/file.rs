@@ -1,4 +1,4 @@
-//! A saved history made by hand: minutes of three drives, one of which stalls once.
+//! A synthetic saved history: minutes of three drives, one of which stalls once.
 
 use std::{
     collections::BTreeMap,
@@ -23,17 +23,17 @@ use serde_json::{Value, json};
 pub(crate) const SAVED: u64 = 1_767_582_120;
 pub(crate) const HOUR: u64 = 3600;
 
-/// How long before the end three reads of this drive took four seconds.
+/// Seconds before the end at which reads of this drive took four seconds, and their number.
 pub(crate) const STALL: u64 = 9 * HOUR;
 pub(crate) const STALLED: &str = "nvme1n1";
 pub(crate) const STALLS: u64 = 3;
 
-/// Who reads and who writes.
+/// The reading and the writing workload.
 pub(crate) const WORKLOADS: [&str; 2] = ["/system.slice/<b>db</b>.service", "/system.slice/backup.service"];
 
 const DRIVES: [&str; 3] = ["nvme0n1", STALLED, "sda"];
 
-/// The drives' names may be anything.
+/// The name of a host can contain anything.
 pub(crate) const HOST: &str = "<i>db1</i>";
 
 /// A file, removed on drop.
@@ -45,7 +45,7 @@ pub(crate) struct SavedFile {
 }
 
 impl SavedFile {
-    /// Of the minutes of so many seconds until `ago` seconds before the save.
+    /// Writes the minutes of this many seconds until `ago` seconds before the time of saving.
     pub(crate) fn of(seconds: u64, ago: u64) -> Self {
         let to = SAVED - ago;
         let minutes: Vec<_> = (1..=seconds / 60).map(|number| minute(to - seconds + number * 60)).collect();
@@ -65,7 +65,7 @@ impl SavedFile {
         Self { path, head, intervals }
     }
 
-    /// I/Os of the intervals that end in a range.
+    /// Number of I/Os in the intervals that end in a range.
     pub(crate) fn ios(&self, from: u64, to: u64) -> u64 {
         let within = |interval: &&Value| {
             let ended = interval["taken"].as_f64().unwrap() as u64;
@@ -90,7 +90,7 @@ fn list(value: &Value) -> &[Value] {
 fn head(minutes: &[Period], from: u64, to: u64) -> (ApiHistory, Snapshot) {
     let of = |seconds: u64| at(seconds as f64);
     let mut head = ApiHistory::of(HOST, Duration::from_secs(60), [of(from), of(to)], None);
-    // The daemon had more than what was saved.
+    // The daemon had more than was saved.
     let kept = Some((SAVED - 26 * HOUR) as f64);
     head.complete_from = kept;
     head.ten_seconds_from = kept;
@@ -155,7 +155,7 @@ fn minute(ended: u64) -> Period {
         });
         workload(WORKLOADS[op], used.collect())
     };
-    // By name.
+    // Sorted by name.
     let workloads = Some(vec![usage_of(0), usage_of(1)]);
     Period {
         began: at(ended as f64 - 60.0),
@@ -172,7 +172,7 @@ fn minute(ended: u64) -> Period {
     }
 }
 
-/// A bell of buckets around a millisecond, wider and narrower through the day.
+/// A bell-shaped distribution around a millisecond, whose width changes through the day.
 fn series(drive: usize, name: &str, ended: u64, stalls: u64) -> SeriesView {
     let hour = ended as f64 / 3600.0 + drive as f64;
     let rate = 900.0 * (1.3 + hour.sin()) / if name == "read" { 1.0 } else { 3.0 };
@@ -202,7 +202,7 @@ fn series(drive: usize, name: &str, ended: u64, stalls: u64) -> SeriesView {
     series
 }
 
-/// The same latencies with two buckets an octave.
+/// The same latencies in two buckets an octave.
 fn coarse(latencies: &Histogram) -> BandHistogram {
     let mut buckets = BTreeMap::new();
     for (index, count) in &latencies.buckets {

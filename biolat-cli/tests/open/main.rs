@@ -1,5 +1,5 @@
-//! `biolat open`: the API tells what is in the file, and the page shows it. `page` needs a browser and is ignored unless
-//! `cargo xtask test` runs it.
+//! `biolat open`: the API returns what is in the file, and the page shows it. `page` needs a browser and is ignored unless `cargo
+//! xtask test` runs it.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,4 +1,4 @@
-//! The page of a file, in a real browser.
+//! The page of a saved file, in a real browser.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     server::Open,
 };
 
-/// Opens the page, and waits for what it shows first.
+/// Opens the page and waits for its first contents.
 fn open(server: &Open, fragment: &str, options: &Value) -> Browser {
     let mut browser = Browser::start();
     let mut options = options.clone();
@@ -19,7 +19,7 @@ fn open(server: &Open, fragment: &str, options: &Value) -> Browser {
     browser
 }
 
-/// Waits for the range that was chosen.
+/// Waits for the chosen range.
 fn loaded(browser: &mut Browser) {
     browser.wait_for("biolat.state.range && !biolat.state.loading && biolat.state.drawn > 0");
 }
@@ -36,14 +36,14 @@ fn is_visible(browser: &mut Browser, selector: &str) -> bool {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn it_shows_all_of_the_file() {
+fn shows_the_whole_file() {
     let file = SavedFile::of(26 * HOUR, 0);
     let mut server = Open::start(&file.path);
     let mut browser = open(&server, "", &json!({}));
     let all = file.ios(SAVED - 26 * HOUR, SAVED);
     assert_eq!(shown(&mut browser), [SAVED - 26 * HOUR, SAVED, all]);
 
-    // Whose it is, and that it is not live.
+    // The host, and that this is not live.
     assert_eq!(browser.text("#host"), HOST);
     assert_eq!(browser.text("#state"), "saved history, not live");
     let time = browser.evaluate(&format!("new Date({SAVED}000).toTimeString().slice(0, 8)"));
@@ -59,7 +59,7 @@ fn it_shows_all_of_the_file() {
     browser.press(" ");
     assert_eq!(browser.evaluate("biolat.state.paused"), false);
 
-    // What each workload and all sizes did.
+    // The I/O of each workload and of all sizes.
     let mut ios = [0; 2];
     for (count, workload) in ios.iter_mut().zip(WORKLOADS) {
         browser
@@ -75,7 +75,7 @@ fn it_shows_all_of_the_file() {
     assert_eq!(browser.evaluate(sizes), json!(["4 to 16 KiB"]));
     assert_eq!(browser.evaluate("document.querySelectorAll('#devices tbody tr').length"), 3);
 
-    // The stall, by keyboard: the ten minutes around it, with its I/Os.
+    // By keyboard to the stall: ten minutes around it, with its I/Os.
     let stalls = browser.evaluate("biolat.state.day.filter(({ slowest }) => slowest > 1)");
     assert_eq!(stalls.as_array().unwrap().len(), 1, "{stalls}");
     assert_eq!(
@@ -95,7 +95,7 @@ fn it_shows_all_of_the_file() {
     assert_eq!(shown(&mut other), [from, to, count]);
     assert_eq!(other.evaluate("document.documentElement.scrollWidth"), 390);
     drop(other);
-    // Two hours until it was saved, and all of it again.
+    // The two hours before the file was saved, then everything again.
     browser.click("#ranges button[value='7200']");
     browser.wait_for("biolat.state.range.last === 7200");
     let last = [SAVED - 2 * HOUR, SAVED, file.ios(SAVED - 2 * HOUR, SAVED)];
@@ -106,7 +106,7 @@ fn it_shows_all_of_the_file() {
     assert_eq!(browser.evaluate("location.hash"), "");
     assert_eq!(browser.faults(), [""; 0]);
 
-    // Nothing is asked of a server that has ended, and nothing is lost.
+    // Nothing is requested from a server that has exited, and nothing is lost.
     assert!(server.interrupt().success());
     let asked = "performance.getEntriesByType('resource').length";
     let before = browser.evaluate(asked);
@@ -116,10 +116,10 @@ fn it_shows_all_of_the_file() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// Minutes of a day that were saved hours later.
+/// Minutes of a day, saved hours later.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn it_shows_all_of_a_part_of_a_day() {
+fn shows_a_whole_part_of_a_day() {
     let file = SavedFile::of(1200, STALL - 600);
     let server = Open::start(&file.path);
     let mut browser = open(&server, "", &json!({}));
@@ -127,7 +127,7 @@ fn it_shows_all_of_a_part_of_a_day() {
     assert_eq!(shown(&mut browser), [to - 1200, to, file.ios(0, SAVED)]);
     let strip = "[biolat.state.day[0].from, biolat.state.day.at(-1).to]";
     assert_eq!(browser.evaluate(strip), json!([to - 1200, to]));
-    // As long as the file at most.
+    // The range never exceeds the file.
     browser.press("-");
     browser.press("+");
     browser.press("+");
@@ -139,7 +139,7 @@ fn it_shows_all_of_a_part_of_a_day() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn without_scripts_there_are_the_worst_minutes() {
+fn lists_the_worst_minutes_without_scripts() {
     let file = SavedFile::of(26 * HOUR, 0);
     let server = Open::start(&file.path);
     let mut browser = Browser::start();

@@ -1,4 +1,4 @@
-//! A `biolat open` that runs.
+//! A running `biolat open`.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -14,7 +14,7 @@ use crate::http;
 /// Killed on drop.
 pub(crate) struct Open {
     pub(crate) child: Child,
-    /// What it has printed.
+    /// The line that it has printed.
     pub(crate) line: String,
     pub(crate) address: SocketAddr,
 }
@@ -30,7 +30,7 @@ impl Open {
         Self::run(&mut command(file))
     }
 
-    /// Runs it until it serves.
+    /// Runs the command until it serves.
     pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -50,7 +50,7 @@ impl Open {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Stops it like Ctrl-C.
     pub(crate) fn interrupt(&mut self) -> ExitStatus {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Help, versions, and errors of the command line, each of which is one line.
+//! Help, versions, and command line errors, each of which is one line.
 
 use crate::support::{command, is_refused, run, text, works};
 
@@ -20,7 +20,7 @@ fn fits_a_terminal(command: &str, help: &str) {
 }
 
 #[test]
-fn the_help_names_every_command() {
+fn help_names_every_command() {
     let help = works(&["--help"]);
     assert_eq!(listed(&help), COMMANDS);
     assert_eq!(works(&["-h"]), help);
@@ -28,7 +28,7 @@ fn the_help_names_every_command() {
 }
 
 #[test]
-fn the_help_of_each_command_fits_a_terminal() {
+fn help_of_each_command_fits_a_terminal() {
     // The options of check are the daemon's.
     for name in COMMANDS.into_iter().filter(|name| *name != "check") {
         let help = works(&[name, "--help"]);
@@ -40,13 +40,13 @@ fn the_help_of_each_command_fits_a_terminal() {
 }
 
 #[test]
-fn the_version_is_that_of_the_daemon() {
+fn prints_the_version() {
     let version = works(&["--version"]);
     assert!(version.starts_with(concat!("biolat ", env!("CARGO_PKG_VERSION"), " (")), "{version}");
 }
 
 #[test]
-fn wrong_words_are_one_line() {
+fn reports_usage_errors_in_one_line() {
     for (arguments, expected) in [
         (&["histogram"][..], &["unrecognized subcommand 'histogram'", "'hist'"][..]),
         (&["report", "--who"], &["unrecognized subcommand 'report'"]),
@@ -62,8 +62,8 @@ fn wrong_words_are_one_line() {
         (&["at", "noon"], &["give a time as in 03:00"]),
         (&["--host", "http://alice:secret@db1:port"], &["--host: 'db1:port' is not a URL"]),
         (&["--host", "ftp://db1", "who"], &["unsupported scheme 'ftp'", "http://"]),
-        (&["--host", "db1", "check"], &["biolat check is about this host"]),
-        (&["who", "--for", "1s", "5"], &["--for is one window"]),
+        (&["--host", "db1", "check"], &["biolat check only checks the host it runs on"]),
+        (&["who", "--for", "1s", "5"], &["--for measures a single window"]),
         (&["worst", "--until", "02:00"], &["were not provided: --since <TIME> (see"]),
         (&["--host", "db1", "who", "--file", "x"], &["--host and --file exclude each other"]),
         (&["top"], &["needs a terminal", "biolat top -j"]),
@@ -77,7 +77,7 @@ fn wrong_words_are_one_line() {
 }
 
 #[test]
-fn a_wrong_host_in_the_environment_is_named() {
+fn names_the_variable_of_an_invalid_host() {
     let output = command(&["who"]).env("BIOLAT_HOST", "ftp://db1").output().unwrap();
     is_refused(&output, &["BIOLAT_HOST: ", "unsupported scheme 'ftp'"]);
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn what_stands_out_is_said_in_sentences() {
+fn prints_findings_as_sentences() {
     let address = biolat(None).to_string();
     let stdout = works(&["--host", &address, "--for", "1s"]);
     let words = unwrapped(&stdout);
@@ -35,7 +35,7 @@ fn what_stands_out_is_said_in_sentences() {
 }
 
 #[test]
-fn its_json_is_the_window() {
+fn json_is_the_window() {
     let address = biolat(None).to_string();
     let stdout = works(&["--host", &address, "--for", "400ms", "-j"]);
     let window: serde_json::Value = serde_json::from_str(&stdout).unwrap();
@@ -47,9 +47,9 @@ fn its_json_is_the_window() {
     );
 }
 
-/// The collections after the fifth are those of the next daemon.
+/// The collections after the fifth are from the next daemon.
 #[test]
-fn a_restart_does_not_end_it() {
+fn continues_after_a_restart() {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let server = BackgroundServer::start(Some(collection(1, started)), |seen| {
         Service::new(seen, ServeConfig { interval: Duration::from_millis(200), ..serve_config() })
@@ -63,13 +63,13 @@ fn a_restart_does_not_end_it() {
     let summary = stdout.lines().find(|line| line.contains(" I/Os per second")).unwrap();
     let (length, figures) = summary.split_once(" s since the restart of biolat: ").unwrap();
     assert!(length.parse::<f64>().unwrap() >= 1.5, "{stdout}");
-    // The bucket for 0 has one read more, which is rounded up or down.
+    // The bucket for 0 has one read more, which can be rounded up or down.
     let rate = figures.split_once(", ").unwrap().1.split_once(" I/Os per second").unwrap().0;
     assert!(["200", "201"].contains(&rate), "{stdout}");
 }
 
 #[test]
-fn ctrl_c_ends_it() {
+fn ctrl_c_ends_the_measurement() {
     let address = biolat(None).to_string();
     let mut command = command(&["--host", &address, "--for", "1h"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -78,7 +78,7 @@ fn ctrl_c_ends_it() {
 }
 
 #[test]
-fn its_length_is_not_that_of_a_command() {
+fn length_before_a_command_is_an_error() {
     is_refused(&run(&["--for", "10s", "hist"]), &["--for before a command has no effect"]);
     is_refused(&run(&["--for", "soon"]), &["--for"]);
 }

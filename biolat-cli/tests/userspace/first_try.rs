@@ -1,4 +1,4 @@
-//! What goes wrong on a first try: each error is a sentence with a next step.
+//! Errors on a first try: each is a sentence with a next step.
 
 use std::{
     net::TcpListener,
@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-/// A user without rights, on a host without a network and so without a daemon.
+/// Runs biolat without privileges, on a host without a network and therefore without a daemon.
 fn without_rights_or_daemon(arguments: &[&str]) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--user", "--net", PROGRAM]).args(arguments).env_remove("BIOLAT_HOST").output().unwrap()
 }
 
 #[test]
-fn without_root_and_without_a_daemon() {
+fn explains_missing_root_and_daemon() {
     for arguments in [&[][..], &["hist"], &["sizes"], &["cpus"], &["who"], &["slow"]] {
         let output = without_rights_or_daemon(arguments);
         fails(
@@ -45,7 +45,7 @@ fn without_root_and_without_a_daemon() {
 }
 
 #[test]
-fn a_host_that_does_not_answer() {
+fn explains_an_unreachable_host() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().to_string();
@@ -59,13 +59,13 @@ fn a_host_that_does_not_answer() {
         &["the answer took longer than 10 s: is that biolat-daemon's port?"],
     );
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    // Without a network, no name is found.
+    // Without a network, names cannot be resolved.
     let output = without_rights_or_daemon(&["--host", "db1"]);
     fails(&output, &["cannot connect to http://db1:9976", "check the name"]);
 }
 
 #[test]
-fn a_daemon_with_a_password() {
+fn explains_a_missing_password() {
     let folder = Folder::new("first-password");
     let hash = bcrypt::hash("hunter2", 5).unwrap();
     let config = folder.write("web.yml", &format!("basic_auth_users:\n  alice: {hash}\n"));
@@ -74,7 +74,7 @@ fn a_daemon_with_a_password() {
         let output = run(&[command, &["--host", &address]].concat());
         fails(&output, &["requires a password: give --user NAME", "BIOLAT_PASSWORD or --password-file FILE"]);
     }
-    // As the error says; the options may come before the command.
+    // Follow the advice; the options can come before the command.
     let password = folder.write("password", "hunter2\n");
     let options = ["--host", &address, "--user", "alice", "--password-file", password.to_str().unwrap()];
     works(&[&options[..], &["who", "200ms", "1"]].concat());
@@ -83,13 +83,13 @@ fn a_daemon_with_a_password() {
 }
 
 #[test]
-fn a_history_that_does_not_go_back_so_far() {
-    // Of 100 s.
+fn explains_a_history_that_is_too_short() {
+    // A history of 100 s.
     let (history, _) = filled(1, 20);
     let host = BackgroundServer::of_history(Some(snapshot(1)), history).address.to_string();
     for command in [["at", "-3h"], ["hist", "--at=-3h"], ["who", "--at=-3h"]] {
         let shown = unwrapped(&works(&[&command[..], &["--host", &host]].concat()));
-        assert!(shown.contains("nothing is kept of that time: the history begins at 20"), "{shown}");
+        assert!(shown.contains("nothing is kept from that time: the history begins at 20"), "{shown}");
     }
     for command in [["since", "-3h"], ["worst", "--since=-3h"]] {
         let shown = unwrapped(&works(&[&command[..], &["--host", &host]].concat()));

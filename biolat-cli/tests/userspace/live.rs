@@ -1,4 +1,4 @@
-//! Windows of now, from servers with synthetic snapshots.
+//! Live windows, from servers with synthetic snapshots.
 
 use std::{
     fs,
@@ -42,7 +42,7 @@ const BYTES: u64 = 4096 * READS;
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-/// The snapshot of a collection: each adds reads of a millisecond.
+/// The snapshot of a collection: each adds reads that take a millisecond.
 pub(crate) fn collection(number: u64, started: SystemTime) -> Snapshot {
     let mut snapshot = snapshot(1);
     snapshot.started = started;
@@ -64,7 +64,7 @@ pub(crate) fn collection(number: u64, started: SystemTime) -> Snapshot {
     snapshot
 }
 
-/// So many requests of 4 KiB.
+/// This many requests of 4 KiB.
 fn sizes(count: u64) -> SizesView {
     let requests = SizeHistogram { zero: 0, buckets: vec![(12, count)], overflow: 0 };
     SizesView { requests, bands: vec![BandView { size: "le_4KiB".into(), device: latencies(count) }] }
@@ -76,7 +76,7 @@ fn latencies(count: u64) -> BandHistogram {
     BandHistogram::from_cells(&cells, u128::from(count) * 900_000)
 }
 
-/// A service that has done so many reads.
+/// A service that has done this many reads.
 fn workload(count: u64, since: SystemTime) -> WorkloadView {
     let usage = WorkloadUsage {
         device: "nvme0n1".into(),
@@ -91,7 +91,7 @@ fn workload(count: u64, since: SystemTime) -> WorkloadView {
     WorkloadView { usage: vec![usage], ..WorkloadView::new("/system.slice/db.service", &identity, since) }
 }
 
-/// A biolat with a collection every 200 ms, for as long as the process lives.
+/// A daemon with a collection every 200 ms, for as long as the process lives.
 pub(crate) fn biolat(config: Option<&Path>) -> SocketAddr {
     let web_config = config.map(|path| WebConfig::open(path).unwrap());
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -108,7 +108,7 @@ pub(crate) fn biolat(config: Option<&Path>) -> SocketAddr {
     address
 }
 
-/// One window at most.
+/// Shows at most one window.
 fn once(arguments: &[&str]) -> Output {
     run(&[arguments, &["200ms", "1"]].concat())
 }
@@ -120,7 +120,7 @@ fn shows_the_reads(output: &Output) {
 }
 
 #[test]
-fn windows_are_of_whole_collections() {
+fn windows_are_whole_collections() {
     let address = biolat(None).to_string();
     let output = run(&["hist", "--host", &address, "-j", "400ms", "3"]);
     assert_eq!(output.status.code(), Some(0));
@@ -148,16 +148,16 @@ fn windows_are_of_whole_collections() {
 }
 
 #[test]
-fn a_window_of_a_given_length() {
+fn measures_for_a_given_length() {
     let output = run(&["who", "--for", "400ms", "-j", "--host", &biolat(None).to_string()]);
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(line["seconds"].as_f64().unwrap() > 0.39, "{line}");
-    fails(&run(&["worst", "--for", "5m"]), &["--for says how long after --at"]);
+    fails(&run(&["worst", "--for", "5m"]), &["--for is the length of a range that begins at --at"]);
 }
 
-/// Without a terminal.
+/// Needs no terminal.
 #[test]
-fn the_table_of_devices_as_json() {
+fn top_prints_json_without_a_terminal() {
     let output = once(&["top", "-j", "--host", &biolat(None).to_string()]);
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let blocks = line["blocks"].as_array().unwrap();
@@ -166,7 +166,7 @@ fn the_table_of_devices_as_json() {
 }
 
 #[test]
-fn tables_by_size_and_cpu() {
+fn prints_tables_by_size_and_cpu() {
     let address = biolat(None).to_string();
     for (table, lines) in [
         ("sizes", &["nvme0n1 read: device latency by size\n", "  up to 4 KiB  ", "  900 us  "][..]),
@@ -190,7 +190,7 @@ fn tables_by_size_and_cpu() {
 }
 
 #[test]
-fn tables_by_workload() {
+fn prints_tables_by_workload() {
     let address = biolat(None).to_string();
     let output = once(&["who", "--host", &address]);
     let stdout = text(&output.stdout);
@@ -208,7 +208,7 @@ fn tables_by_workload() {
 
 /// An older daemon, or one with `--sizes off` or `--workloads off`.
 #[test]
-fn a_daemon_without_sizes_cpus_or_workloads() {
+fn reports_what_a_daemon_does_not_count() {
     let older = Snapshot { interval: Duration::from_millis(200), ..snapshot(1) };
     let body = serde_json::to_vec(&older).unwrap();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -221,9 +221,9 @@ fn a_daemon_without_sizes_cpus_or_workloads() {
     }
 }
 
-/// A host may be given before the command, after it, or in the environment, of which the first that is given counts.
+/// The host can be given after the command, before it, or in the environment, in this order of precedence.
 #[test]
-fn the_host_is_given_in_three_ways() {
+fn accepts_the_host_in_three_places() {
     let (address, wrong) = (biolat(None).to_string(), "127.0.0.1:1");
     let who = ["who", "200ms", "1"];
     for (host, arguments) in [
@@ -246,7 +246,7 @@ fn the_host_is_given_in_three_ways() {
 }
 
 #[test]
-fn an_interval_below_that_of_the_daemon_is_reported_and_no_window_is_empty() {
+fn reports_a_window_shorter_than_the_daemons_interval() {
     let address = biolat(None).to_string();
     let output = run(&["hist", "--host", &address, "100ms", "3"]);
     shows_the_reads(&output);
@@ -275,7 +275,7 @@ fn ctrl_c_prints_the_window_and_succeeds() {
 }
 
 #[test]
-fn ctrl_c_ends_it_while_the_server_is_silent() {
+fn ctrl_c_works_while_the_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let child =
@@ -284,20 +284,20 @@ fn ctrl_c_ends_it_while_the_server_is_silent() {
     ends_on_ctrl_c(child);
 }
 
-/// A full pipe that nobody reads, like a terminal that Ctrl-S has stopped.
+/// A full pipe without a reader, like a terminal stopped with Ctrl-S.
 #[test]
-fn a_stalled_output_obeys_signals() {
+fn ctrl_c_works_while_the_output_is_stalled() {
     let address = biolat(None).to_string();
     let (_reader, writer) = io::pipe().unwrap();
     let mut filler = writer.try_clone().unwrap();
-    // More than fits: it waits until the test ends.
+    // More than fits: it blocks until the test ends.
     thread::spawn(move || filler.write_all(&[b'x'; 2 << 20]));
     let mut child = command(&["hist", "--host", &address, "200ms"])
         .stdout(writer.try_clone().unwrap())
         .stderr(writer)
         .spawn()
         .unwrap();
-    // Until then the signal has its default action.
+    // Until then, the signal has its default action.
     let handles_signals = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -314,7 +314,7 @@ fn a_stalled_output_obeys_signals() {
 }
 
 #[test]
-fn a_closed_pipe_ends_it_quietly() {
+fn exits_quietly_on_a_closed_pipe() {
     let address = biolat(None).to_string();
     let mut child: Child = command(&["hist", "--host", &address, "200ms"])
         .stdout(Stdio::piped())
@@ -331,7 +331,7 @@ fn a_closed_pipe_ends_it_quietly() {
 }
 
 #[test]
-fn passwords() {
+fn authenticates_with_passwords() {
     let folder = Folder::new("cli-passwords");
     let hash = bcrypt::hash("geheim: @%", 5).unwrap();
     let config = folder.write("web.yml", &format!("basic_auth_users:\n  alice: {hash}\n"));
@@ -358,7 +358,7 @@ fn passwords() {
 }
 
 #[test]
-fn https() {
+fn verifies_tls_certificates() {
     let folder = Folder::new("cli-tls");
     let authority = Authority::new("biolat's own");
     authority.issue("server").write(&folder);
@@ -369,7 +369,7 @@ fn https() {
     let address = biolat(Some(&config));
     let url = format!("https://{address}");
     shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", trusted, "200ms", "1"]));
-    // The server's own certificate instead of a CA's is enough too.
+    // The server's own certificate instead of a CA's is also enough.
     let own = folder.0.join("server.pem");
     shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
     for by in
@@ -377,7 +377,7 @@ fn https() {
     {
         fails(&once(by), &["no TLS connection to", "CA that is not trusted here", "--ca-file"]);
     }
-    // The user means to use TLS: without it, a password would be sent in plain text.
+    // The user intends to use TLS: without it, a password would be sent in plain text.
     fails(
         &once(&["hist", "--host", &address.to_string(), "--ca-file", trusted]),
         &["--ca-file requires TLS", "give https://"],
@@ -395,7 +395,7 @@ fn https() {
 }
 
 #[test]
-fn a_certificate_that_has_expired() {
+fn rejects_expired_certificates() {
     let folder = Folder::new("cli-expired");
     let authority = Authority::new("biolat's own");
     authority.issue_expired("server").write(&folder);
@@ -408,8 +408,8 @@ fn a_certificate_that_has_expired() {
 }
 
 #[test]
-fn hostile_answers_are_refused() {
-    // 64 KiB of gzip that are 64 MiB of JSON.
+fn rejects_hostile_responses() {
+    // 64 KiB of gzip that unpack to 64 MiB of JSON.
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(b"{\"version\":1,\"biolat\":\"1\",\"devices\":[").unwrap();
     for _ in 0..64 {
@@ -434,10 +434,10 @@ fn hostile_answers_are_refused() {
     }
 }
 
-/// Answers that do not end, or not as they say: each is an error of one line, in time.
+/// Endless or malformed responses: each results in a one-line error, in time.
 #[test]
-fn answers_that_do_not_end_are_given_up() {
-    // Larger than what is read of any.
+fn gives_up_on_endless_responses() {
+    // Larger than any limit.
     let endless = |head: &str, more: &[u8]| [head.as_bytes(), &more.repeat((18 << 20) / more.len())].concat();
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(b"{\"version\":1}").unwrap();
@@ -465,16 +465,22 @@ fn answers_that_do_not_end_are_given_up() {
 }
 
 #[test]
-fn servers_that_are_not_a_compatible_biolat() {
+fn explains_incompatible_servers() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     fails(
         &once(&["hist", "--host", &free.to_string()]),
         &["Connection refused", "is biolat-daemon running there"],
     );
     for (bytes, expected) in [
-        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "it is not biolat, or one older than"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not a snapshot of biolat"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhello", "closed the connection within its answer"),
+        (
+            &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..],
+            "it is not biolat-daemon, or a version older than",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not a biolat snapshot"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhello",
+            "closed the connection in the middle of its answer",
+        ),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 35\r\n\r\n{\"version\":2,\"biolat\":\"9.1\",\"x\":[]}\n",
             "biolat 9.1 there has version 2 of the API",

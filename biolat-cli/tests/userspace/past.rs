@@ -1,4 +1,4 @@
-//! `at`, `since` and `worst` on a server with a synthetic day, in which one drive stalled for four seconds.
+//! `at`, `since` and `worst` against a server with a synthetic day in which one drive stalled for four seconds.
 
 use std::{
     net::SocketAddr,
@@ -28,16 +28,16 @@ use crate::support::{
 
 pub(crate) const MINUTES: u64 = 24 * 60;
 
-/// The minute of the stall, before the end of the day.
+/// The minute of the stall, counted from the end of the day.
 pub(crate) const STALL: u64 = 5 * 60;
 
-/// The workload that waited for it.
+/// The workload that waited for the stalled drive.
 const POSTGRES: &str = "/system.slice/postgresql.service";
 
 /// The stalled drive.
 pub(crate) const DRIVE: &str = "nvme3n1";
 
-/// The last whole minute.
+/// The last full minute.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60 * 60
 }
@@ -54,7 +54,7 @@ fn add(series: &mut SeriesView, index: i32, count: u64, ns: u128) {
     }
 }
 
-/// A day of 8 drives with 60 reads of a millisecond a minute. In the minute of the stall, one drive has 7 reads of 4 s, and one
+/// A day of 8 drives with 60 reads of a millisecond per minute. In the minute of the stall, one drive has 7 reads of 4 s, and a
 /// write of another drive fails.
 pub(crate) fn day(now: u64) -> SharedHistory {
     let history = SharedHistory::new(
@@ -129,7 +129,7 @@ fn of(address: SocketAddr, arguments: &[&str]) -> String {
     works(&[arguments, &["--host", &address.to_string()]].concat())
 }
 
-/// A time of day in this host's time zone, as `date` writes it.
+/// A time in this host's time zone, as formatted by `date`.
 pub(crate) fn date(seconds: u64, format: &str) -> String {
     let output =
         Command::new("date").args(["-d", &format!("@{seconds}"), &format!("+{format}")]).output().unwrap();
@@ -137,12 +137,12 @@ pub(crate) fn date(seconds: u64, format: &str) -> String {
 }
 
 #[test]
-fn the_stall_is_found() {
+fn finds_the_stall() {
     let now = now();
     let address = biolat(day(now));
     let stall = now - 60 * STALL;
 
-    // Without knowing when.
+    // Without knowing the time.
     let worst = of(address, &["worst"]);
     let lines: Vec<_> = worst.lines().collect();
     assert!(lines[0].starts_with("the history of biolat-daemon "), "{worst}");
@@ -169,11 +169,11 @@ fn the_stall_is_found() {
     // 8 drives with 60 reads a minute.
     assert!(window.matches("  300 I/O in ").count() == 7 && window.contains("  307 I/O in "), "{window}");
 
-    // hist has the same.
+    // hist prints the same.
     let at = ["--at", &date(stall, "%H:%M"), "--for", "5m", "-D"];
     assert_eq!(of(address, &[&["hist"], &at[..]].concat()), window);
 
-    // By size and by workload, as live: what was not counted by workload is that of others.
+    // By size and by workload, as live. I/O that was not counted by workload is attributed to `other`.
     let at_stall = ["--at", &date(stall, "%H:%M"), "--for", "1m"];
     let sizes = of(address, &[&["sizes"], &at_stall[..]].concat());
     assert!(sizes.contains(&format!("{DRIVE} read: device latency by size")), "{sizes}");
@@ -184,7 +184,7 @@ fn the_stall_is_found() {
     assert!(rows[0].starts_with("  postgresql.service  ") && rows[1].starts_with("  other  "), "{who}");
     assert!(rows.iter().any(|row| row.starts_with("  67 I/O in 60 s")), "{who}");
 
-    // As JSON, minute by minute: one has it.
+    // As JSON, minute by minute: one of them has it.
     let since = stall - 120;
     let (since, until) = (since.to_string(), (since + 300).to_string());
     let json = of(address, &["since", &since, "--until", &until, "-jD", "--every", "60"]);
@@ -202,17 +202,17 @@ fn the_stall_is_found() {
     let worst = of(address, &["worst", "-j"]);
     let first: serde_json::Value = serde_json::from_str(worst.lines().next().unwrap()).unwrap();
     assert_eq!((first["device"].as_str(), first["latency"].as_f64()), (Some(DRIVE), Some(3.999)));
-    // Of one device only.
+    // For one device only.
     assert!(!of(address, &["worst", "-d", "nvme0n1"]).contains(DRIVE));
 }
 
 #[test]
-fn what_is_not_kept_is_said() {
+fn reports_what_is_not_kept() {
     let now = now();
     let address = biolat(day(now));
     let before = of(address, &["at", &(now - 60 * MINUTES - 600).to_string()]);
     let begins = format!("the history begins at {}", date(now - 60 * MINUTES, "%Y-%m-%d %H:%M:%S"));
-    assert!(unwrapped(&before).contains(&format!("nothing is kept of that time: {begins}")), "{before}");
+    assert!(unwrapped(&before).contains(&format!("nothing is kept from that time: {begins}")), "{before}");
     let _ = of(address, &["at", &now.to_string(), "--for", "5m"]);
     let output = run(&["at", &(now + 3600).to_string(), "--host", &address.to_string()]);
     fails(&output, &["is in the future"]);
@@ -220,12 +220,12 @@ fn what_is_not_kept_is_said() {
     fails(&run(&["worst", "--host", &off.to_string()]), &["--history off disables the history"]);
     let old = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
     let output = run(&["at", "-1h", "--host", &old]);
-    fails(&output, &["has no /api/v1/history", "one older than", "`biolat at`"]);
+    fails(&output, &["has no /api/v1/history", "a version older than", "`biolat at`"]);
 }
 
-/// An answer that is larger than any other: it is read one interval after the other.
+/// A response larger than the limit for other documents is read one interval at a time.
 #[test]
-fn an_answer_of_any_size() {
+fn reads_answers_of_any_size() {
     let (history, _) = filled(30, 100);
     let address = biolat(history).to_string();
     let output = run_in_400_mib("\"$0\" since -1h --host \"$1\" -jDF --every 5", &[&address]);
@@ -238,16 +238,16 @@ fn an_answer_of_any_size() {
         let blocks = window["blocks"].as_array().unwrap();
         ios += blocks.iter().map(|block| block["ios"].as_u64().unwrap()).sum::<u64>();
     }
-    // 160 buckets, in each of which every collection has one more than the one before.
+    // 160 buckets, in each of which a collection has one more than the one before.
     assert_eq!((json.lines().count(), ios), (100, 30 * 160 * (100 * 101 / 2)));
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"version\":1,\"biolat\":\"0.1.0\",\"host\":\"db1\",\
                     \"interval\":5,\"from\":0,\"to\":1,\"complete_from\":0,\"ten_seconds_from\":0,\"collections_from\":0";
 
-/// Each is one line, in time and in bounded memory.
+/// Each is rejected with one line, in time and in bounded memory.
 #[test]
-fn answers_that_are_no_history() {
+fn rejects_invalid_histories() {
     let with = |rest: &str| format!("{HEAD}{rest}");
     let unavailable =
         |line: &str| format!("HTTP/1.1 503 Oops\r\nContent-Length: {}\r\n\r\n{line}", line.len());
@@ -268,9 +268,12 @@ fn answers_that_are_no_history() {
         (with(&format!(",\"x\":\"{}", "x".repeat(40 << 20))), "an interval is larger than 16 MiB"),
         (HEAD.replace("\"version\":1", "\"version\":2") + ",\"intervals\":[]}", "has version 2 of the API"),
         (HEAD.replace("\"interval\":5", "\"interval\":0") + ",\"intervals\":[]}", "it collects every 0 s"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned(), "not a history of biolat"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "not a history of biolat"),
-        (HEAD.replace("Connection: close", "Content-Length: 9000"), "it ends an answer after two minutes"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned(), "not a biolat history"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "not a biolat history"),
+        (
+            HEAD.replace("Connection: close", "Content-Length: 9000"),
+            "the daemon aborts an answer after two minutes",
+        ),
     ] {
         let address = server_of(answer.into_bytes().leak()).to_string();
         let output = run_in_400_mib("\"$0\" since -1h --host \"$1\"", &[&address]);
@@ -279,7 +282,7 @@ fn answers_that_are_no_history() {
 }
 
 #[test]
-fn wrong_options() {
+fn rejects_invalid_options() {
     for (arguments, expected) in [
         (&["at", "25:00", "--host", "db1"][..], "give a time as in 03:00"),
         (&["hist", "--at", "03:00", "--since", "02:00"], "cannot be used with"),

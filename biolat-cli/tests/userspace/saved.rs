@@ -1,4 +1,4 @@
-//! `biolat save` and `--file`: what a file tells is what the daemon told, and a file that is none is one clear line.
+//! `biolat save` and `--file`: a file gives the same output as the daemon, and anything else is rejected with one clear line.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn saved(folder: &Folder, from: SocketAddr) -> PathBuf {
     path
 }
 
-/// What follows the lines that say what is read.
+/// The output after the introductory lines.
 fn shown(output: &str) -> &str {
     output.split_once("\n\n").map_or(output, |(_, shown)| shown)
 }
@@ -48,7 +48,7 @@ fn server(now: u64) -> SocketAddr {
 }
 
 #[test]
-fn a_file_tells_what_the_daemon_told() {
+fn a_file_gives_the_daemons_output() {
     let folder = Folder::new("saved-equal");
     let now = now();
     let from = server(now);
@@ -79,7 +79,7 @@ fn a_file_tells_what_the_daemon_told() {
     }
     for source in [["--file", file.to_str().unwrap()], ["--host", &from.to_string()]] {
         let before = works(&[&["at", "1000000000"], &source[..]].concat());
-        assert!(before.contains("nothing is kept of that time: the history begins at 20"), "{before}");
+        assert!(before.contains("nothing is kept from that time: the history begins at 20"), "{before}");
     }
     let all = works(&["hist", "--file", file.to_str().unwrap(), "-D"]);
     let about = format!("on example in {}, saved at ", file.display());
@@ -90,7 +90,7 @@ fn a_file_tells_what_the_daemon_told() {
 }
 
 #[test]
-fn lines_of_a_file() {
+fn writes_the_documented_lines() {
     let folder = Folder::new("saved-lines");
     let now = now();
     let from = server(now);
@@ -106,7 +106,7 @@ fn lines_of_a_file() {
     assert_eq!(head["snapshot"]["devices"].as_array().unwrap().len(), 8);
     assert_eq!(head["slow"]["ios"], json!([]));
     assert_eq!(lines.last(), Some(&json!({"end": {"intervals": MINUTES}})));
-    // The intervals are those of the API.
+    // The intervals are the same as in the API.
     let (file, began) = (folder.0.join("range.gz"), (now - 300).to_string());
     let range = ["--at", &began, "--for", "3m", "--host", &from.to_string()];
     let about = works(&[&["save", file.to_str().unwrap()], &range[..]].concat());
@@ -126,12 +126,12 @@ fn lines_of_a_file() {
     let part: Vec<Value> = part.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(part[1..4], lines[lines.len() - 6..lines.len() - 3]);
     assert_eq!(part[0]["history"]["from"].as_f64(), Some((now - 300) as f64));
-    // Of one device, in the snapshot too.
+    // Only one device, including in the snapshot.
     let one = folder.0.join("one.gz");
     works(&["save", one.to_str().unwrap(), "--host", &from.to_string(), "-d", DRIVE]);
     let one = unzipped(&one);
     assert!(one.contains(DRIVE) && !one.contains("nvme0n1"));
-    // Of another one, and through pipes.
+    // For another device, through pipes.
     let script = "\"$0\" save - --host $1 -d nvme0n1 | \"$0\" hist --file - -jD";
     let output = Command::new("sh").args(["-c", script, PROGRAM, &from.to_string()]).output().unwrap();
     let window: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -140,9 +140,9 @@ fn lines_of_a_file() {
     assert!(text(&output.stderr).contains("saved 1,440 intervals"), "{}", text(&output.stderr));
 }
 
-/// What a biolat of today reads, any later one reads.
+/// Files of format 1 must stay readable.
 #[test]
-fn a_recorded_file_is_read() {
+fn reads_a_recorded_file() {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/userspace/fixtures/saved_history_1.jsonl.gz");
     let fixture = fixture.to_str().unwrap();
@@ -179,9 +179,9 @@ const INTERVAL: &str = "{\"began\":1767582000,\"taken\":1767582060,\"seconds\":6
                         \"slow\":[],\"slow_dropped\":0}\n";
 const END: &str = "{\"end\":{\"intervals\":1}}\n";
 
-/// Each is one clear line, and no file is taken for another.
+/// Each is rejected with one clear line, and is not taken for a history.
 #[test]
-fn files_that_are_none() {
+fn rejects_invalid_files() {
     let folder = Folder::new("saved-bad");
     let plain = |_: &mut Value| {};
     let whole = head(plain) + INTERVAL + END;
@@ -207,14 +207,14 @@ fn files_that_are_none() {
         ((head(plain) + INTERVAL).into_bytes(), "it is incomplete"),
         (whole.trim_end().as_bytes().to_vec(), "it is incomplete"),
         ((head(plain) + END).into_bytes(), "it has 0 of 1 intervals"),
-        ((whole.clone() + INTERVAL).into_bytes(), "it goes on after its end"),
+        ((whole.clone() + INTERVAL).into_bytes(), "it has data after its end"),
         ((head(plain) + "{\"began\":1}\n" + END).into_bytes(), "interval 1: missing field"),
         (
             (head(plain) + &INTERVAL.replace(":60,", ":-60,") + END).into_bytes(),
             "interval 1: cannot convert float seconds",
         ),
-        ((head(|head| head["saved"] = json!(-1.0)) + INTERVAL + END).into_bytes(), "a wrong time"),
-        ((head(|head| head["saved"] = json!(1e300)) + INTERVAL + END).into_bytes(), "a wrong time"),
+        ((head(|head| head["saved"] = json!(-1.0)) + INTERVAL + END).into_bytes(), "an invalid time"),
+        ((head(|head| head["saved"] = json!(1e300)) + INTERVAL + END).into_bytes(), "an invalid time"),
         (head(|head| head["history"]["interval"] = json!(0.0)).into_bytes(), "it collects every 0 s"),
         (gzip(&bomb), "a line is longer than 32 MiB"),
     ] {
@@ -236,7 +236,7 @@ fn files_that_are_none() {
 }
 
 #[test]
-fn places_that_cannot_be_written() {
+fn reports_unwritable_places() {
     let folder = Folder::new("saved-places");
     let from = server(now()).to_string();
     let save = |file: &Path| run(&["save", file.to_str().unwrap(), "--host", &from]);
@@ -264,13 +264,13 @@ fn places_that_cannot_be_written() {
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"version\":1,\"biolat\"";
     let half = server_of(half).to_string();
     let cut = run(&["save", folder.0.join("cut").to_str().unwrap(), "--host", &half]);
-    fails(&cut, &["closed the connection within its answer"]);
+    fails(&cut, &["closed the connection in the middle of its answer"]);
     let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["existing"], "nothing is left");
 }
 
 #[test]
-fn wrong_options() {
+fn rejects_invalid_options() {
     for (arguments, expected) in [
         (&["save"][..], "<FILE>"),
         (&["hist", "--file", "x", "--host", "db1"], "cannot be used with"),
@@ -290,7 +290,7 @@ fn histogram(ios: u64) -> Value {
     json!({"count": ios, "seconds": 1.0, "zero": 0, "overflow": 0, "buckets": [[0, ios]]})
 }
 
-/// A file with so many devices, workloads and slow I/Os in each of some lines, which are within a minute.
+/// A file with this many devices, workloads and slow I/Os, spread over several lines within a minute.
 fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
     let numbers: Vec<_> = (0..devices).collect();
     let lines = numbers.chunks(per_line).map(|numbers| {
@@ -336,9 +336,9 @@ fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
     gzip(format!("{}{}{end}\n", head(|_| ()), lines.collect::<String>()).as_bytes())
 }
 
-/// Of a host that does not exist: ten times the devices take ten times as long, not a hundred times.
+/// Such a host does not exist: ten times the devices must take ten times as long, not a hundred times.
 #[test]
-fn a_file_with_thousands_of_devices_is_read_in_proportion_to_its_length() {
+fn reads_crowded_files_in_linear_time() {
     let folder = Folder::new("saved-crowded");
     let times = |devices: usize, per_line: usize| {
         let path = folder.0.join(format!("{devices}-{per_line}"));

@@ -1,4 +1,4 @@
-//! `biolat slow` on a server with a synthetic log.
+//! `biolat slow` against a server with a synthetic log.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -18,7 +18,7 @@ use crate::support::{
     text,
 };
 
-/// I/Os of sda and sdb take turns. Every fourth fails at once, the others take 1.5 s and 3 s.
+/// I/Os alternate between sda and sdb. Every fourth one fails quickly; the others take 1.5 s or 3 s.
 fn io(number: u64) -> SlowIo {
     let (total, status) = match number % 4 {
         0 => (Duration::from_millis(5), "medium"),
@@ -39,7 +39,7 @@ fn io(number: u64) -> SlowIo {
     }
 }
 
-/// The snapshot of a collection: each finds another two I/Os, and two that were dropped. The log keeps 10.
+/// The snapshot of a collection: each adds two I/Os and two dropped ones. The log keeps 10.
 fn collection(number: u64, started: SystemTime) -> Snapshot {
     let latest = 2 * number;
     let ios = (latest.saturating_sub(10) + 1..=latest).map(io).collect();
@@ -53,7 +53,7 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
     }
 }
 
-/// A biolat with a collection every 200 ms, the first of which is the fifth.
+/// A daemon with a collection every 200 ms, starting with the fifth.
 fn biolat(slow: Option<Duration>) -> SocketAddr {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let server = BackgroundServer::start(Some(collection(5, started)), move |seen| {
@@ -75,7 +75,7 @@ fn following(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
 #[test]
-fn new_ios_are_followed_until_ctrl_c() {
+fn follows_new_ios_until_ctrl_c() {
     let address = biolat(SECOND).to_string();
     let (child, mut lines) = following(&["slow", "--host", &address, "-d", "sda"]);
     // Two lines, one of which is wrapped.
@@ -107,7 +107,7 @@ fn new_ios_are_followed_until_ctrl_c() {
 }
 
 #[test]
-fn lines_of_json_are_those_of_the_api() {
+fn json_lines_are_the_apis() {
     let address = biolat(SECOND).to_string();
     let (mut child, lines) = following(&["slow", "2s", "-j", "--host", &address]);
     let ios: Vec<SlowIo> = lines.take(8).map(|line| serde_json::from_str(&line).unwrap()).collect();
@@ -124,16 +124,16 @@ fn lines_of_json_are_those_of_the_api() {
 }
 
 #[test]
-fn daemons_without_a_log() {
+fn reports_daemons_without_a_log() {
     let not_found = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
     let follow = |address: &str| run(&["slow", "--host", address]);
-    fails(&follow(&not_found), &["has no /api/v1/slow", "one older than", "`biolat slow`"]);
+    fails(&follow(&not_found), &["has no /api/v1/slow", "a version older than", "`biolat slow`"]);
     let off = biolat(None).to_string();
     fails(&follow(&off), &["no I/O is recorded there: that biolat-daemon runs with --slow off"]);
 }
 
 #[test]
-fn wrong_options() {
+fn rejects_invalid_options() {
     for (arguments, expected) in [
         (&["slow", "10ms"][..], "give a time from 33ms to 1000s"),
         (&["slow", "1s", "5"], "unexpected argument '5'"),

@@ -1,4 +1,4 @@
-//! Runs `biolat`. Servers, snapshots and certificates are those of the daemon's tests.
+//! Runs `biolat`. Shares servers, snapshots and certificates with the daemon's tests.
 
 #![allow(dead_code, reason = "the daemon's tests use all of it")]
 
@@ -48,7 +48,7 @@ pub(crate) fn interrupt(child: &Child) {
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
-/// Sends the signal of Ctrl-C, which ends the program soon, with no word and as a success.
+/// Sends the signal of Ctrl-C. The program must exit soon, successfully and without output.
 pub(crate) fn ends_on_ctrl_c(child: Child) {
     let began = Instant::now();
     interrupt(&child);
@@ -57,7 +57,7 @@ pub(crate) fn ends_on_ctrl_c(child: Child) {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
-/// Runs a line of a shell in 400 MiB of address space, where `$0` is the program.
+/// Runs a shell line in 400 MiB of address space, where `$0` is the program.
 pub(crate) fn run_in_400_mib(line: &str, arguments: &[&str]) -> Output {
     let script = format!("ulimit -v 400000; exec {line}");
     Command::new("sh").args(["-c", &script, PROGRAM]).args(arguments).output().unwrap()
@@ -67,17 +67,17 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Text as one line, wherever it was wrapped.
+/// Joins wrapped text into one line.
 pub(crate) fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks the exit code and the one line on standard error.
+/// Checks the exit code, and the only line on standard error.
 pub(crate) fn fails(output: &Output, expected: &[&str]) {
     fails_with(output, 1, expected);
 }
 
-/// An error of the command line.
+/// Checks for a usage error.
 pub(crate) fn is_refused(output: &Output, expected: &[&str]) {
     fails_with(output, 2, expected);
 }

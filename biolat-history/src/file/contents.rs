@@ -1,4 +1,4 @@
-//! What is in the records: names, intervals, totals.
+//! The contents of the records: names, intervals, totals.
 
 use std::{fs::File, iter, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use super::{
 use crate::{
     interval::Interval,
     names::Names,
-    part::{Part, Restoring, Same, Totals},
+    part::{OriginMatch, Part, Restoring, Totals},
 };
 
-/// What the totals' block comes after, as a line of JSON.
+/// The line of JSON before the block of the totals.
 #[derive(Serialize, Deserialize)]
 struct TotalsHead {
     boot: String,
@@ -24,7 +24,7 @@ struct TotalsHead {
     clock_shift_ns: u64,
 }
 
-/// The bytes of what is new, in pieces. `written` are the names that the file has.
+/// Encodes the new part in pieces. `written` are the names that are already in the file.
 pub(super) fn add(
     mut records: Records,
     part: &Part,
@@ -51,7 +51,7 @@ pub(super) fn add(
     })
 }
 
-/// Reads what a file has, up to what is damaged. Returns whether that is all of it.
+/// Reads a file up to the first corrupt record. Returns whether that was all of it.
 pub(super) fn read(file: &File, generation: u64, origin: &Origin, restoring: &mut Restoring) -> bool {
     log::read(file, generation, |kind, bytes| {
         match kind {
@@ -67,7 +67,7 @@ pub(super) fn read(file: &File, generation: u64, origin: &Origin, restoring: &mu
         }
         Some(())
     })
-    // A drive that cannot read it all is as good as one that has lost it.
+    // A drive that cannot read the rest is as good as one that has lost it.
     .unwrap_or(false)
 }
 
@@ -88,7 +88,7 @@ fn write_totals(bytes: &mut Vec<u8>, totals: &Totals, origin: &Origin) {
     bytes.extend(&*totals.block);
 }
 
-fn totals(bytes: &[u8], origin: &Origin) -> Option<(Totals, Same)> {
+fn totals(bytes: &[u8], origin: &Origin) -> Option<(Totals, OriginMatch)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let head: TotalsHead = serde_json::from_slice(&bytes[..end]).ok()?;
     let totals = Totals {
@@ -96,7 +96,7 @@ fn totals(bytes: &[u8], origin: &Origin) -> Option<(Totals, Same)> {
         clock_shift: Duration::from_nanos(head.clock_shift_ns),
         block: bytes[end + 1..].into(),
     };
-    Some((totals, Same { boot: head.boot == origin.boot, devices: head.devices == origin.devices }))
+    Some((totals, OriginMatch { boot: head.boot == origin.boot, devices: head.devices == origin.devices }))
 }
 
 fn write_interval(bytes: &mut Vec<u8>, interval: &Interval, slow_number: u64) {
@@ -110,7 +110,7 @@ fn write_interval(bytes: &mut Vec<u8>, interval: &Interval, slow_number: u64) {
     bytes.extend(interval.breakdown.iter().flat_map(|breakdown| breakdown.iter()));
 }
 
-/// And the number of the latest slow I/O when it was written.
+/// Returns the interval, and the number of the latest slow I/O when it was written.
 fn interval(mut bytes: &[u8]) -> Option<(Interval, u64)> {
     let mut number = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
     let (began, ended, ended_us, slow_number) = (number()?, number()?, number()?, number()?);

@@ -1,5 +1,5 @@
-//! One file: a header, then records. A record that is torn, or was left by a former use of the file, has another checksum; what
-//! comes before it is read.
+//! One file: a header and records. A record that is torn, or left over from an earlier use of the file, fails its checksum; only
+//! the records before it are read.
 
 use std::{
     fs::File,
@@ -9,28 +9,28 @@ use std::{
 
 use flate2::Crc;
 
-/// A file that begins otherwise is none of biolat's.
+/// A file that starts with anything else was not written by biolat.
 pub(super) const MAGIC: [u8; 8] = *b"biolat\nH";
 
-/// The number of the format. A file with another one is not read.
+/// Format number. A file with another one is not read.
 const FORMAT: u32 = 1;
 
-/// Magic, format, checksum of the number of the use, this number.
+/// Magic, format, checksum of the generation, generation.
 const HEADER: usize = 24;
 
 /// Length, checksum, kind.
 const RECORD_HEADER: usize = 9;
 
-/// More than any record: a length beyond was not written by biolat.
+/// No record is larger: a greater length was not written by biolat.
 const MAX_RECORD: u32 = 64 << 20;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     Names = 1,
     Interval = 2,
-    /// The end of what was written at once when the use of the file began. Without it, the other file is the one to read.
+    /// The end of the part that was written in one go when this use of the file began. Without it, the other file has to be read.
     Totals = 3,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// The first ones of a file, which is used for the so many-th time.
+    /// Starts a file over, with its header.
     pub(super) fn begin(generation: u64) -> Self {
         let mut records = Self::next(generation);
         records.bytes.extend(MAGIC);
@@ -64,7 +64,7 @@ impl Records {
         records
     }
 
-    /// Later ones.
+    /// Continues a file.
     pub(super) const fn next(generation: u64) -> Self {
         Self { generation, bytes: Vec::new() }
     }
@@ -81,7 +81,7 @@ impl Records {
     }
 }
 
-/// The number of the file's use; none if it cannot be read, has no valid header, or is of an unknown format.
+/// The generation of a file. `None` if it cannot be read, or has no valid header, or an unknown format.
 pub(super) fn generation(file: &File) -> Option<u64> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -91,7 +91,7 @@ pub(super) fn generation(file: &File) -> Option<u64> {
     is_valid.then_some(generation)
 }
 
-/// Reads records up to the first that is not valid. Returns whether the file ends there.
+/// Reads records up to the first invalid one. Returns whether the file ends there.
 pub(super) fn read(
     file: &File,
     generation: u64,
@@ -126,7 +126,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
 }
 
-/// Reads a file from a place on.
+/// Reads a file from an offset.
 struct At<'a> {
     file: &'a File,
     place: u64,

@@ -1,5 +1,5 @@
-//! The history in a file, so that it survives the daemon: two files that are used by turns. One is appended to until it has twice
-//! what the store may keep; then all of the store is written to the other one.
+//! The history on disk, so that it survives a restart: two files, used in turn. One is appended to until it reaches twice the
+//! store's size limit; then the whole store is written to the other one.
 
 mod contents;
 mod log;
@@ -33,58 +33,58 @@ use super::{
 use log::{MAGIC, Records};
 pub use thread::FileWriter;
 
-/// What is appended until all is written anew, besides as much as the store may keep.
-const LEAST_ROOM: u64 = 1 << 20;
+/// Minimum size of the appended part, in addition to the limit of the store.
+const MIN_APPENDED: u64 = 1 << 20;
 
-/// So much is written at a time.
+/// Bytes written at a time.
 const PIECE: usize = 1 << 20;
 
-/// What a history belongs to.
+/// The origin of a history: only the counters of the same origin can be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The kernel's id of the boot.
+    /// The kernel's boot id.
     pub boot: String,
-    /// Which devices are shown, in any words.
+    /// The selection of devices, in any notation.
     pub devices: String,
 }
 
-/// Two files, which no other daemon uses as long as this one has them open.
+/// Two files that no other daemon uses while this one has them open.
 pub(crate) struct HistoryFile {
-    /// As the user named the first one.
+    /// Path of the first one, as given by the user.
     path: PathBuf,
     files: [File; 2],
     /// The file in use.
     in_use: usize,
-    /// How many times a file has been begun.
+    /// Number of times that a file was started over.
     generation: u64,
-    /// Of the file in use.
+    /// Length of the file in use.
     bytes: u64,
     names: Names,
-    /// None: all is to be written, to the other file.
+    /// The latest interval in the file in use. `None` if everything has to be written, to the other file.
     written: Option<Mark>,
     /// Whether another program has changed the file in use since then.
     was_changed: bool,
     origin: Origin,
 }
 
-/// What could be read.
+/// The outcome of reading the files.
 struct Found {
     restoring: Restoring,
-    /// Whether the newest file was read, to its end.
+    /// Whether the newest file was read to its end.
     is_whole: bool,
 }
 
 impl HistoryFile {
-    /// Opens the files. They are to be locked before they are read.
+    /// Opens the files. They must be locked before they are read.
     pub(crate) fn open(path: &Path, origin: Origin) -> Result<Self> {
         let files = [open(path)?, open(&second_path(path))?];
         let (path, names) = (path.to_owned(), Names::default());
-        // The first one is written to first.
+        // The first write goes to the first file.
         let (in_use, generation, bytes, written, was_changed) = (1, 0, 0, None, false);
         Ok(Self { path, files, in_use, generation, bytes, names, written, was_changed, origin })
     }
 
-    /// Locks the files. False if another process has one of them locked.
+    /// Locks the files. Returns false if another process has locked one of them.
     fn lock(&self) -> Result<bool> {
         let paths = [&self.path, &second_path(&self.path)];
         for (file, path) in self.files.iter().zip(paths) {
@@ -104,12 +104,12 @@ impl HistoryFile {
         self.files.each_ref().map(|file| file.as_raw_fd())
     }
 
-    /// Whether there is anything in them.
+    /// Whether both files are empty.
     fn is_empty(&self) -> bool {
         self.files.iter().all(|file| file.metadata().is_ok_and(|metadata| metadata.len() == 0))
     }
 
-    /// Reads the newest file that is whole up to the totals at least; none if neither is.
+    /// Reads the newest file that is intact at least up to the totals. `None` if neither is.
     fn read(&mut self, limits: HistoryLimits) -> Option<Found> {
         let numbered = self.files.iter().enumerate();
         let mut found: Vec<_> =
@@ -127,7 +127,7 @@ impl HistoryFile {
         None
     }
 
-    /// Writes what came since it was written last.
+    /// Writes what was recorded since the last write.
     fn write(&mut self, history: &SharedHistory) -> io::Result<()> {
         if self.is_changed() {
             ::log::warn!(
@@ -136,11 +136,11 @@ impl HistoryFile {
             );
             (self.written, self.was_changed) = (None, true);
         }
-        let most = 2 * history.limits().bytes as u64 + LEAST_ROOM;
+        let most = 2 * history.limits().bytes as u64 + MIN_APPENDED;
         let Some(part) = history.part(self.written.filter(|_| self.bytes < most)) else { return Ok(()) };
         if part.totals.is_some() {
             self.written = None;
-            // The last one has to be whole before this one is begun.
+            // The last file has to be on disk before the other one is started over.
             self.files[self.in_use].sync_data()?;
             let next = 1 - self.in_use;
             self.files[next].set_len(0)?;
@@ -150,7 +150,7 @@ impl HistoryFile {
             self.generation += 1;
             self.in_use = next;
             if std::mem::take(&mut self.was_changed) {
-                // As it is, the next daemon might take it for another program's.
+                // Otherwise the next daemon might take it for another program's file.
                 let _ = self.files[1 - next].set_len(0);
             }
         } else {
@@ -163,7 +163,7 @@ impl HistoryFile {
         Ok(())
     }
 
-    /// Whether the file in use is no longer as it was written last: truncated, or replaced in place.
+    /// Whether the file in use differs from what was last written: it was truncated, or replaced in place.
     fn is_changed(&self) -> bool {
         let file = &self.files[self.in_use];
         let is_same = || {
@@ -173,18 +173,18 @@ impl HistoryFile {
         self.written.is_some() && !is_same()
     }
 
-    /// Whether a file has no name any more: nobody will find what is written to it.
+    /// Whether a file was deleted: nobody would find what is written to it.
     fn is_removed(&self) -> bool {
         self.files.iter().any(|file| file.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
     }
 
-    /// Writes to the end of a file. Returns its length. If it fails, the file is as long as it was.
+    /// Writes at the end of a file and returns its new length. After an error, the file has its old length.
     fn write_to(&self, number: usize, began: u64, pieces: impl Iterator<Item = Vec<u8>>) -> io::Result<u64> {
         let file = &self.files[number];
         let mut end = began;
         for piece in pieces {
             if let Err(error) = file.write_all_at(&piece, end) {
-                // Leaves no disk full.
+                // Do not leave the disk full.
                 let _ = file.set_len(began);
                 return Err(error);
             }
@@ -204,7 +204,7 @@ fn second_path(path: &Path) -> PathBuf {
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);
-    // Not what another user has linked there, and without waiting for the other end of a pipe.
+    // Do not follow another user's symbolic link, and do not wait for the other end of a pipe.
     options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     let shown = path.display();
     let file = options.open(path).with_context(|| format!("cannot open {shown}"))?;
@@ -213,18 +213,18 @@ fn open(path: &Path) -> Result<File> {
         bail!("{shown} is not a regular file");
     }
     if metadata.uid() != geteuid().as_raw() || metadata.nlink() > 1 {
-        bail!("{shown} belongs to another user, or has a second name");
+        bail!("{shown} belongs to another user, or has a second hard link");
     }
     Ok(file)
 }
 
-/// An error unless the file is empty or biolat's.
+/// Returns an error unless the file is empty or biolat's.
 fn check_magic(file: &File, path: &Path) -> Result<()> {
     let shown = path.display();
     let mut begin = [0; MAGIC.len()];
     let length = file.read_at(&mut begin, 0).with_context(|| format!("cannot read {shown}"))?;
     if length > 0 && begin[..length] != MAGIC[..length] {
-        bail!("{shown} is not a history of biolat, and is left as it is");
+        bail!("{shown} is not a biolat history, and is left unchanged");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A history that is written, and read by the next daemon.
+//! A history that is written to a file and read by the next daemon.
 
 mod changed;
 mod late;
@@ -33,7 +33,7 @@ impl Daemon {
         Self::with(LIMITS, path, boot, since_boot, now).0
     }
 
-    /// And whether the file was whole; none without any.
+    /// Also returns whether the file was intact, if there was one.
     fn with(
         limits: HistoryLimits,
         path: &Path,
@@ -64,7 +64,7 @@ impl Daemon {
     }
 }
 
-/// Without workloads: the gap has none.
+/// Without workloads, which the gap does not have.
 fn devices(mut sums: Sums) -> Sums {
     sums.values_mut().for_each(|sum| sum.parts.clear());
     sums
@@ -89,7 +89,7 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Three hours of reads and writes, with errors and losses, a slow I/O in each minute, and a workload.
+/// Records three hours of reads and writes with errors and losses, a slow I/O each minute, and a workload.
 fn three_hours(daemon: &mut Daemon, host: &mut TestHost) -> [Arc<Snapshot>; 2] {
     let first = daemon.collect(host);
     let mut last = Arc::clone(&first);
@@ -106,13 +106,13 @@ fn three_hours(daemon: &mut Daemon, host: &mut TestHost) -> [Arc<Snapshot>; 2] {
 }
 
 #[test]
-fn a_restart_with_the_same_counters_leaves_no_gap() {
+fn same_counters_leave_no_gap() {
     let (_folder, path) = folder();
     let (mut host, mut daemon) = started(&path);
     let [first, _] = three_hours(&mut daemon, &mut host);
     let before = daemon.periods();
     drop(daemon);
-    // While no daemon runs, and one more drive.
+    // Between two daemons.
     host.wait(30.0).io("sda", "read", 1000, 0.5).io("sdb", "write", 1, 0.001);
     *host.snapshot.lost.get_mut("clock").unwrap() += 5;
     let mut daemon = restarted(&path, &host);
@@ -123,13 +123,13 @@ fn a_restart_with_the_same_counters_leaves_no_gap() {
     assert_eq!((gap.began, gap.length), (before.last().unwrap().ended, Duration::from_secs(30)));
     assert_eq!((gap.collections, gap.devices.len(), &gap.lost), (1, 2, &[("clock".into(), 5)].into()));
     assert_eq!(gap.devices[0].series[0].histograms[3].count(), 1000);
-    // Each slow I/O is in one interval.
+    // Each slow I/O is in one interval only.
     assert!(gap.slow.is_empty());
     assert!(periods.iter().any(|period| period.slow.len() == 1 && period.slow[0].device == "sda"));
     let mut workloads = periods.iter().flat_map(|period| &period.workloads).flatten();
     assert!(workloads.any(|workload| workload.cgroup == "/system.slice/db.service"));
     assert_eq!(devices(sums(periods.into_iter())), devices(difference(&first, &last)));
-    // And again, at once.
+    // Again, several times in quick succession.
     for _ in 0..3 {
         drop(daemon);
         daemon = restarted(&path, &host);
@@ -139,9 +139,9 @@ fn a_restart_with_the_same_counters_leaves_no_gap() {
     }
 }
 
-/// The counters begin again: what was counted meanwhile nobody knows.
+/// The counters start over: nobody knows what was lost in between.
 #[test]
-fn a_restart_with_other_counters_has_a_gap() {
+fn other_counters_leave_a_gap() {
     for (boot, uptime) in [("boot", 40.0), ("another", 20.0)] {
         let (_folder, path) = folder();
         let mut host = TestHost::new(&["sda", "sdb"]);
@@ -173,9 +173,9 @@ fn a_restart_with_other_counters_has_a_gap() {
     }
 }
 
-/// Wherever it ends: what comes before is read, and written anew.
+/// Wherever the file is torn, everything before it is read and written again.
 #[test]
-fn a_torn_file_is_read_up_to_where_it_is_torn() {
+fn reads_a_torn_file_up_to_the_damage() {
     let (_folder, path) = folder();
     let (mut host, mut daemon) = started(&path);
     daemon.collect(&mut host);
@@ -203,7 +203,7 @@ fn a_torn_file_is_read_up_to_where_it_is_torn() {
             let ends = lengths.iter().filter(|end| **end <= length - u64::from(change)).count();
             assert_eq!(daemon.periods().len(), count - 20 + ends, "{length}");
             assert_eq!(is_whole, Some(!change && lengths.contains(&length)), "{length}");
-            // The next one finds it whole.
+            // The next daemon finds it intact.
             let mut next = TestHost::new(&["sda", "sdb"]);
             (next.boot, next.snapshot) = (host.boot + Duration::from_secs(5), host.snapshot.clone());
             daemon.collect(&mut next);
@@ -212,7 +212,7 @@ fn a_torn_file_is_read_up_to_where_it_is_torn() {
             assert_eq!((daemon.periods().len(), is_whole), (count - 20 + ends + 1, Some(true)));
         }
     }
-    // In the part that was written at once: nothing was in the other file.
+    // In the part that was written in one go, with nothing in the other file.
     for length in [0, 7, 23, 24, 30, 100] {
         fs::write(&written, &whole[..length]).unwrap();
         fs::write(&other_path, "").unwrap();
@@ -222,7 +222,7 @@ fn a_torn_file_is_read_up_to_where_it_is_torn() {
 }
 
 #[test]
-fn the_files_are_used_by_turns_and_bounded() {
+fn files_alternate_and_stay_bounded() {
     let (_folder, path) = folder();
     let limits = HistoryLimits { bytes: 256 << 10, ..LIMITS };
     let mut host = TestHost::new(&["sda", "sdb"]);
@@ -238,7 +238,7 @@ fn the_files_are_used_by_turns_and_bounded() {
         daemon.collect(&mut host);
         if daemon.file.generation != last {
             (last, turns) = (daemon.file.generation, turns + 1);
-            // The other one is valid until this one is whole.
+            // The other file stays valid until this one is complete.
             let had = daemon.periods().len();
             let written = &paths[daemon.file.in_use];
             drop(daemon);
@@ -259,15 +259,15 @@ fn the_files_are_used_by_turns_and_bounded() {
     assert!(turns > 4 && largest < (512 + 1024 + 64) << 10, "{turns} {largest}");
 }
 
-/// Nothing that is not biolat's is changed, and no two daemons write to one file.
+/// Never modifies a file that is not biolat's, and never lets two daemons write to one file.
 #[test]
-fn files_of_others_are_left_alone() {
+fn leaves_foreign_and_locked_files_alone() {
     let (folder, path) = folder();
     let lock =
         |path: &Path| HistoryFile::open(path, origin("boot")).and_then(|file| Ok((file.lock()?, file)));
     let refusal = |path: &Path| format!("{:#}", lock(path).err().unwrap());
     fs::write(&path, "dear diary").unwrap();
-    assert!(refusal(&path).ends_with("/history is not a history of biolat, and is left as it is"));
+    assert!(refusal(&path).ends_with("/history is not a biolat history, and is left unchanged"));
     assert_eq!(fs::read(&path).unwrap(), b"dear diary");
     assert!(refusal(folder.path()).contains("Is a directory"), "{}", refusal(folder.path()));
     assert!(refusal(&path.join("x")).contains("Not a directory"));
@@ -282,9 +282,9 @@ fn files_of_others_are_left_alone() {
     assert!(lock(&path).unwrap().0);
 }
 
-/// Of another version: a new one is begun in the file.
+/// A file of another version is started over.
 #[test]
-fn another_format_is_not_read() {
+fn starts_over_with_an_unknown_format() {
     let (_folder, path) = folder();
     let mut host = TestHost::new(&["sda"]);
     let mut daemon = Daemon::start(&path, "boot", UPTIME, clock(0.0));
@@ -297,9 +297,9 @@ fn another_format_is_not_read() {
     daemon.collect(&mut host);
 }
 
-/// Writing fails, then works again: nothing is missing.
+/// Nothing is missing once writing works again.
 #[test]
-fn a_failed_write_is_made_up_for() {
+fn resumes_after_failed_writes() {
     let (_folder, path) = folder();
     let (mut host, mut daemon) = started(&path);
     let [first, _] = three_hours(&mut daemon, &mut host);
@@ -320,9 +320,9 @@ fn a_failed_write_is_made_up_for() {
     assert_eq!(devices(sums(daemon.periods().into_iter())), devices(difference(&first, &last)));
 }
 
-/// Workloads that come and go for days: their names are in the file for long, and take more than all of the history may.
+/// Workloads that come and go for days: their names stay in the file and exceed the limit of the whole history.
 #[test]
-fn names_that_nobody_has_any_more_are_not_kept() {
+fn drops_unused_names_from_the_file() {
     let (_folder, path) = folder();
     let mut host = TestHost::new(&["sda", "sdb"]);
     let limits = HistoryLimits { age: Duration::from_secs(600), bytes: 256 << 10 };
@@ -347,9 +347,9 @@ fn names_that_nobody_has_any_more_are_not_kept() {
     }
 }
 
-/// It is not in the intervals for longer than these are kept, and has I/O before the restart.
+/// The device has I/O before the restart, but in no interval that is still kept.
 #[test]
-fn a_device_that_was_idle_for_long_is_counted_once() {
+fn counts_a_long_idle_device_once() {
     let (_folder, path) = folder();
     let mut host = TestHost::new(&["sda", "sdb"]);
     host.io("sdb", "read", 1000, 0.001);
@@ -369,18 +369,18 @@ fn a_device_that_was_idle_for_long_is_counted_once() {
         (daemon, _) = Daemon::with(limits, &path, "boot", host.boot, host.snapshot.taken);
         host.wait(5.0).io("sdb", "read", 7, 0.001);
         let after = daemon.collect(&mut host);
-        let came = daemon.history.select(before.taken, after.taken).0.into_periods(None);
+        let added = daemon.history.select(before.taken, after.taken).0.into_periods(None);
         let expected = difference(&before, &after);
         assert_eq!(
-            sums(came)[&("sdb".to_owned(), "read".to_owned())],
+            sums(added)[&("sdb".to_owned(), "read".to_owned())],
             expected[&("sdb".to_owned(), "read".to_owned())]
         );
     }
 }
 
-/// What the counters of devices were that were not shown is not known.
+/// The counters of devices that were not shown are unknown.
 #[test]
-fn other_devices_are_another_history() {
+fn another_device_selection_is_another_origin() {
     let (_folder, path) = folder();
     let mut host = TestHost::new(&["sda", "sdb"]);
     host.io("sdb", "read", 1000, 0.001);
@@ -404,9 +404,9 @@ fn other_devices_are_another_history() {
     assert_eq!(last.began.duration_since(had.ended).unwrap(), Duration::from_secs(60));
 }
 
-/// Copied over each other, or one that cannot be read: the newest that is whole is read, and is not the one that is written next.
+/// Files were copied over each other, or one is unreadable: the newest intact one is read and the other one written next.
 #[test]
-fn files_in_the_wrong_place() {
+fn reads_the_newest_intact_file() {
     let (_folder, path) = folder();
     let second = path.with_extension("2");
     let (mut host, mut daemon) = started(&path);
@@ -420,7 +420,7 @@ fn files_in_the_wrong_place() {
         fs::write(damaged, &whole[..100]).unwrap();
         let daemon = restarted(&path, &host);
         assert_eq!(devices(sums(daemon.periods().into_iter())), expected);
-        // All of it is written to the damaged one.
+        // Everything is written to the damaged one.
         let mut daemon = daemon;
         host.wait(5.0);
         daemon.collect(&mut host);

@@ -1,5 +1,5 @@
-//! The thread that opens, reads and writes the files. A drive that hangs delays nothing else, and the thread shares no descriptor
-//! with the rest of the daemon: if it is killed meanwhile, the next one can start.
+//! The thread that opens, reads and writes the files. A drive that hangs delays nothing else, and the thread shares no file
+//! descriptors with the rest of the daemon: if it is killed while the drive hangs, the next daemon can still start.
 
 use std::{
     path::PathBuf,
@@ -22,28 +22,28 @@ use tokio::time::sleep;
 use super::{Found, HistoryFile, Origin};
 use crate::SharedHistory;
 
-/// How long after an error the files are left alone, and the longest time between two attempts to lock them.
+/// Time until the next attempt after an error, and the longest wait between two attempts to lock the files.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// How long the first attempt to lock them is waited for: a daemon that is ending may have them.
+/// Wait after the first attempt to lock them: a daemon that is about to exit may still have them.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// After this long without an answer from the drive there is a warning.
-const LONGEST_READ: Duration = Duration::from_secs(30);
+/// After this long without an answer from the drive, a warning is logged.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
 
-/// Has the history written. When it is dropped, the thread writes once more, and ends.
+/// Handle of the thread. When it is dropped, the thread writes once more and exits.
 pub struct FileWriter {
     path: PathBuf,
     started: Instant,
-    /// Whether the drive has answered, or the lack of an answer was logged.
+    /// Whether the drive has answered, or its silence was logged.
     is_answered: Arc<AtomicBool>,
     recorded: SyncSender<()>,
     ended: Receiver<()>,
 }
 
 impl FileWriter {
-    /// Starts the thread. To be called before this thread drops its privileges, as it may then open no file to write to.
-    /// `since_boot` tells the time that the history is recorded with.
+    /// Starts the thread. Must be called before the calling thread drops its privileges, because after that no new thread could
+    /// open a file for writing. `since_boot` is the clock that the history is recorded with.
     pub fn start(
         path: PathBuf,
         origin: Origin,
@@ -74,7 +74,7 @@ impl FileWriter {
                 Ok(())
             });
             if let Err(error) = result {
-                log::warn!("--history-file: {error:#}: keeping the history in memory alone");
+                log::warn!("--history-file: {error:#}: keeping the history in memory only");
                 history.set_awaits_file(false);
             }
         };
@@ -86,18 +86,18 @@ impl FileWriter {
         Ok(Self { path, started: Instant::now(), is_answered, recorded, ended })
     }
 
-    /// There is another interval. If the thread is still writing, it writes both next.
+    /// Announces a new interval. If the thread is still writing, it writes both next time.
     pub fn recorded(&self) {
         let _ = self.recorded.try_send(());
-        if self.started.elapsed() > LONGEST_READ && !self.is_answered.swap(true, Relaxed) {
+        if self.started.elapsed() > MAX_SILENCE && !self.is_answered.swap(true, Relaxed) {
             log::warn!(
-                "cannot open the history in {}: its drive has not answered for {LONGEST_READ:?}: keeping it in memory until it does",
+                "cannot open the history in {}: its drive has not answered for {MAX_SILENCE:?}: keeping it in memory until it does",
                 self.path.display()
             );
         }
     }
 
-    /// Waits until all is written. The thread cannot wake this one: it has no descriptor for that.
+    /// Waits until everything is written. It polls, because the thread has no descriptor to wake this one with.
     pub async fn end(self) {
         drop(self.recorded);
         while self.ended.try_recv() != Err(TryRecvError::Disconnected) {
@@ -109,14 +109,14 @@ impl FileWriter {
 struct Writer {
     file: HistoryFile,
     history: SharedHistory,
-    /// When writing failed, if it did the last time.
+    /// Time of the last failed write. `None` once a write succeeds.
     failed: Option<Instant>,
-    /// Whether it was logged that a file has been removed.
+    /// Whether the removal of a file was logged.
     is_removal_logged: bool,
 }
 
 impl Writer {
-    /// Waits until no other process has the files locked. False if the daemon ends first.
+    /// Waits until no other process has the files locked. Returns false if the daemon stops first.
     fn lock(&self, recordings: &Receiver<()>) -> Result<bool> {
         let mut wait = FIRST_RETRY;
         let mut is_logged = false;
@@ -124,8 +124,8 @@ impl Writer {
             let next = Instant::now() + wait;
             if wait > FIRST_RETRY && !std::mem::replace(&mut is_logged, true) {
                 log::warn!(
-                    "cannot use the history in {}: another process has it locked, a biolat that runs or hangs: keeping the \
-                     history in memory, trying again every minute",
+                    "cannot use the history in {}: another process has it locked (a running or hung biolat-daemon): \
+                     keeping the history in memory, trying again every minute",
                     self.file.path.display()
                 );
             }
@@ -141,25 +141,23 @@ impl Writer {
         Ok(true)
     }
 
-    /// Continues the history that the files have, if they have any.
+    /// Continues the history in the files, if there is one.
     fn read(&mut self, since_boot: impl Fn() -> Duration) {
         let was_empty = self.file.is_empty();
         let found = self.file.read(self.history.limits());
         let shown = self.file.path.display();
         let Some(Found { restoring, is_whole }) = found else {
             if !was_empty {
-                log::warn!(
-                    "the history in {shown} is damaged, or of a version that cannot be read: beginning a new one"
-                );
+                log::warn!("the history in {shown} is corrupt, or its format is unknown: starting a new one");
             }
             self.history.set_awaits_file(false);
             return;
         };
         if !is_whole {
-            log::warn!("the end of the history in {shown} is damaged: going on with what is before it");
+            log::warn!("the history in {shown} is corrupt at its end: keeping what precedes that");
         }
         let intervals = self.history.take_over(restoring, since_boot(), SystemTime::now());
-        log::info!("going on with the history in {shown}: {intervals} intervals");
+        log::info!("resumed the history in {shown}: {intervals} intervals");
     }
 
     fn run(&mut self, recordings: &Receiver<()>) {
@@ -197,10 +195,11 @@ impl Writer {
             }
         }
     }
+
     fn log_removal(&mut self) {
         if self.file.is_removed() && !std::mem::replace(&mut self.is_removal_logged, true) {
             log::warn!(
-                "the history in {} was removed: it ends with this biolat; restart biolat to begin a new file",
+                "the history in {} was removed: it will be lost when biolat-daemon stops; restart it to start a new file",
                 self.file.path.display()
             );
         }

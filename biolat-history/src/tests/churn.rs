@@ -1,15 +1,15 @@
-//! Workloads that come and go all day: their names go with the sizes and workloads of the intervals that have them.
+//! Workloads that come and go all day: their names are dropped together with the intervals' sizes and workloads.
 
 use super::{
     host::{TestHost, at, clock, difference, sums},
     store,
 };
 
-/// How many cgroups do one I/O each between two collections: 256 in five minutes.
+/// New cgroups per collection, each with one I/O: 240 in five minutes.
 const NEW: u64 = 4;
 
 #[test]
-fn names_of_ended_workloads_push_out_no_interval() {
+fn names_of_ended_workloads_evict_no_interval() {
     let mut store = store();
     let mut host = TestHost::new(&["sda"]);
     let first = host.collect(&mut store);
@@ -36,7 +36,7 @@ fn names_of_ended_workloads_push_out_no_interval() {
     };
     let all = sums(store.select(at(0.0), at(4e9)).into_periods(None));
     assert_eq!(without_parts(all), without_parts(difference(&first, &last)));
-    // Where there are workloads, each still has its name.
+    // Wherever there are workloads, each still has its name.
     let from = kept.breakdown.unwrap();
     let periods = store.select(from, at(4e9)).into_periods(None);
     let named: usize = periods.flat_map(|period| period.workloads).map(|workloads| workloads.len()).sum();

@@ -1,4 +1,4 @@
-//! Clocks that are set: order and sums are those of the monotonic clock, labels those of the wall clock at the time.
+//! Clocks that are set: order and sums follow the monotonic clock, labels the wall clock at the time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     store,
 };
 
-/// An hour of I/O at 5 s, in whose middle the clock is set by so much.
+/// An hour of I/O with a collection every 5 s; the clock is set by this many seconds halfway through.
 fn set_by(seconds: f64) {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     let first = host.wait(5.0).collect(&mut store);
@@ -18,7 +18,7 @@ fn set_by(seconds: f64) {
         host.wait(5.0).io("sda", "read", number, 0.001).collect(&mut store);
     }
     let last = host.collect(&mut store);
-    // Old enough to be minutes.
+    // Old enough to be merged into minutes.
     host.wait(7200.0).collect(&mut store);
     host.wait(7200.0).collect(&mut store);
     let periods: Vec<_> = store.select(at(0.0), at(4e9)).into_periods(None).collect();
@@ -26,7 +26,7 @@ fn set_by(seconds: f64) {
     let began = periods.iter().map(|period| period.began).min().unwrap();
     let ended = periods.iter().map(|period| period.ended).max().unwrap();
     assert_eq!(store.range(), Some([began, ended]));
-    // Labels are right for the time that they were made: none is across the jump.
+    // Labels are right for their time: no interval spans the jump.
     let busy: Vec<_> = periods.iter().filter(|period| !period.devices.is_empty()).collect();
     let rates: Vec<_> = busy
         .iter()
@@ -40,26 +40,26 @@ fn set_by(seconds: f64) {
         let (began, ended) = if is_before { (0.0, jump) } else { (jump + seconds, jump + seconds + 1800.0) };
         assert!(period.began >= clock(began) && period.ended <= clock(ended), "{period:?}");
     }
-    // There were more and more reads.
+    // The rate of reads only increased.
     assert!(rates.len() > 60 && rates.is_sorted(), "{rates:?}");
 }
 
 #[test]
-fn set_forward() {
+fn clock_set_forward() {
     set_by(3600.0);
     set_by(90.0 * 86_400.0);
 }
 
 #[test]
-fn set_back() {
+fn clock_set_back() {
     for seconds in [-7.0, -1800.0, -3600.0, -86_400.0] {
         set_by(seconds);
     }
 }
 
-/// The hour that is there twice, in universal time as it was labelled.
+/// The wall clock is set back by an hour, so one hour occurs twice. Selecting a time in it returns both.
 #[test]
-fn both_times_of_an_hour_that_repeats() {
+fn a_repeated_hour_selects_both_times() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.collect(&mut store);
     for minute in 1..=120 {
@@ -79,7 +79,7 @@ fn both_times_of_an_hour_that_repeats() {
 }
 
 #[test]
-fn a_machine_that_was_suspended() {
+fn a_suspension_is_one_long_interval() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.collect(&mut store);
     for _ in 0..60 {
@@ -99,7 +99,7 @@ fn a_machine_that_was_suspended() {
     assert_eq!((long[0].began, long[0].ended), (clock(300.0), clock(300.0 + 8.0 * 3600.0)));
     let sums = sums(store.select(at(0.0), at(4e9)).into_periods(None));
     assert_eq!(sums.into_values().next().unwrap().bytes / 4096, 60 + 1000 + 2000);
-    // It is found by any time that it covers: what came in it is not divided.
+    // It is selected by any time that it covers, and its I/O is not divided.
     let lengths = |from: f64, to: f64| -> Vec<_> {
         let periods = store.select(clock(from), clock(to)).into_periods(None);
         periods.map(|period| period.length.as_secs()).collect()

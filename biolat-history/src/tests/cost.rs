@@ -1,5 +1,5 @@
-//! What it costs to record a collection of eight busy drives, an interval's own and its share of those that are added up.
-//! Instructions: `valgrind --tool=callgrind --toggle-collect='*recorded*' TEST-BINARY --ignored history::tests::cost`.
+//! The cost of recording a collection of eight busy drives: its own interval and its share of merging.
+//! Instructions: `valgrind --tool=callgrind --toggle-collect='*recorded*' TEST-BINARY --ignored tests::cost`.
 
 use std::{
     sync::Arc,
@@ -33,7 +33,7 @@ fn cost(has_breakdown: bool) {
     let (mut random, mut store) = (SmallRng::seed_from_u64(19), store_of(16 << 20));
     let ops = reads_and_writes(5.0, &mut random);
     let mut took = Vec::new();
-    // Until minutes are made, and then ten of these.
+    // Until minutes are made, then ten minutes more.
     for number in 0..1440 + 120 + 120 {
         host.wait(5.0);
         ops.iter().for_each(|op| op.pass(&mut host, &mut random));

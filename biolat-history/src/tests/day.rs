@@ -1,4 +1,4 @@
-//! A simulated day: drives with heavy-tailed latencies. Every sum is exact, and the memory is what is promised.
+//! A simulated day of drives with heavy-tailed latencies: every sum is exact, and memory stays within the documented limits.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::Store;
 struct Day {
     host: TestHost,
     random: SmallRng,
-    /// The snapshots at some times, in seconds after midnight.
+    /// Snapshots at some times, in seconds after midnight.
     ends: BTreeMap<u64, Arc<Snapshot>>,
 }
 
@@ -49,7 +49,7 @@ impl Day {
         }
     }
 
-    /// Until so many seconds after midnight, a collection every `interval`.
+    /// Collects every `interval` until this many seconds after midnight.
     fn run(&mut self, stores: &mut [&mut Store], until: u64, interval: u64) {
         let midnight = clock(0.0);
         let ops = reads_and_writes(interval as f64, &mut self.random);
@@ -68,7 +68,7 @@ impl Day {
         }
     }
 
-    /// What is kept does not depend on how often the hours before the last two were collected: it is minutes.
+    /// Runs for whole hours. More than two hours before the end, a collection per minute is enough: those become minutes anyway.
     fn whole(&mut self, stores: &mut [&mut Store], hours: u64) {
         self.run(stores, (hours - 2) * 3600, 60);
         self.run(stores, hours * 3600 - 600, 10);
@@ -79,7 +79,7 @@ impl Day {
 const MIB: usize = 1 << 20;
 
 #[test]
-fn every_sum_is_exact_and_the_memory_is_bounded() {
+fn sums_are_exact_and_memory_is_bounded() {
     const HOURS: u64 = 5;
     const SMALL: usize = MIB;
     let (mut day, mut store, mut small) = (Day::new(2, true), store_of(4 * MIB), store_of(SMALL));
@@ -91,12 +91,12 @@ fn every_sum_is_exact_and_the_memory_is_bounded() {
         breakdown: Some(clock(0.0)),
     };
     assert_eq!(store.kept_from(), Some(whole));
-    // Sizes and workloads go before anything else does.
+    // Sizes and workloads are dropped before anything else.
     let kept = small.kept_from().unwrap();
     assert!(small.bytes() <= SMALL, "{} bytes", small.bytes());
     assert!(kept.breakdown.is_some_and(|from| from > whole.all && from < whole.collections), "{kept:?}");
     assert_eq!(KeptFrom { breakdown: whole.breakdown, ..kept }, whole);
-    // Within each tier, and across both boundaries.
+    // Within each tier, and across both tier boundaries.
     let hours = |hours: f64| (hours * 3600.0) as u64;
     for (from, to) in [
         (hours(1.0), hours(2.0)),
@@ -115,7 +115,7 @@ fn every_sum_is_exact_and_the_memory_is_bounded() {
             let periods: Vec<_> = store.select(began, ended).into_periods(step).collect();
             assert_eq!((periods[0].began, periods[periods.len() - 1].ended), (began, ended));
             if step.is_some() {
-                periods.iter().for_each(parts_are_the_whole);
+                periods.iter().for_each(assert_parts_add_up);
             }
             assert_eq!(sums(periods.into_iter()), expected, "{from} to {to} s by {step:?}");
         }
@@ -128,8 +128,8 @@ fn every_sum_is_exact_and_the_memory_is_bounded() {
     }
 }
 
-/// The sums over sizes and over workloads are those of the device and op.
-fn parts_are_the_whole(period: &Period) {
+/// Checks that sizes and workloads add up to their device and op.
+fn assert_parts_add_up(period: &Period) {
     let coarse = |histogram: &Histogram| {
         let whole = Histogram { buckets: histogram.at_schema(1), ..histogram.clone() };
         BandHistogram::from(whole)
@@ -161,10 +161,10 @@ fn parts_are_the_whole(period: &Period) {
     }
 }
 
-/// Without sizes and workloads, which are there as far as there is room. An interval takes what it takes, whatever comes before and
-/// after it: so some of each tier tell of all.
+/// Without sizes and workloads, which only use the memory that is left. The memory of an interval does not depend on its
+/// neighbours, so a sample of each tier gives the memory of a whole day.
 #[test]
-fn eight_drives_in_8_mib_and_21_in_24() {
+fn eight_drives_fit_8_mib_and_21_fit_24() {
     for (drives, most) in [(8, 8), (21, 24)] {
         let (mut day, mut store) = (Day::new(drives, false), store_of(most * MIB));
         // The names.
@@ -182,7 +182,7 @@ fn eight_drives_in_8_mib_and_21_in_24() {
     }
 }
 
-/// The figures of the documentation.
+/// The figures in the documentation.
 #[test]
 #[ignore = "a measurement"]
 fn memory_of_many_drives() {
@@ -203,7 +203,7 @@ fn an_idle_host_takes_little() {
     }
     println!("no I/O: {} bytes", store.bytes());
     assert!(store.bytes() < 300_000, "{} bytes", store.bytes());
-    // What is too old is not kept.
+    // Intervals beyond the age limit are dropped.
     let first = store.select(at(0.0), at(4e9)).into_periods(None).next().unwrap();
     assert!(first.ended >= clock(4.0 * 3600.0) && first.began <= clock(4.0 * 3600.0));
 }

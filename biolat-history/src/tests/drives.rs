@@ -1,4 +1,4 @@
-//! Busy drives: intervals of I/Os with heavy-tailed latencies, of some sizes and workloads.
+//! Busy drives: intervals of I/Os with heavy-tailed latencies, in several sizes and workloads.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use rand_distr::{Binomial, Distribution as _, Poisson};
 
 use super::host::{TestHost, series};
 
-/// A lognormal latency: its share, median in seconds, sigma.
+/// A lognormal latency: share, median in seconds, sigma.
 type Mode = (f64, f64, f64);
 
-/// Mostly 90 µs, some a garbage collection, few of milliseconds.
+/// Mostly 90 µs, some delayed by garbage collection, a few of several milliseconds.
 const READS: &[Mode] = &[(0.97, 90e-6, 0.45), (0.0295, 400e-6, 0.8), (0.0005, 6e-3, 0.9)];
 const WRITES: &[Mode] = &[(0.98, 25e-6, 0.35), (0.0195, 300e-6, 0.9), (0.0005, 10e-3, 0.8)];
 const QUEUE: &[Mode] = &[(0.85, 0.4e-6, 0.3), (0.15, 2.5e-6, 0.9)];
 
-/// The share of a normal distribution below so many standard deviations, within 10^-7 (Abramowitz and Stegun, 26.2.17).
+/// Share of a normal distribution below this many standard deviations, within 10^-7 (Abramowitz and Stegun, 26.2.17).
 fn normal_below(deviations: f64) -> f64 {
     const POLYNOMIAL: [f64; 5] =
         [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
@@ -33,7 +33,7 @@ fn normal_below(deviations: f64) -> f64 {
     if deviations < 0.0 { above } else { 1.0 - above }
 }
 
-/// The expected share of each bucket, of those with at least one in 10^7.
+/// Expected share of each bucket, for buckets with at least one latency in 10^7.
 struct Shape(Vec<(i32, f64)>);
 
 impl Shape {
@@ -50,79 +50,79 @@ impl Shape {
     }
 
     fn sample(&self, ios: f64, random: &mut SmallRng) -> Histogram {
-        let mut came = Histogram::new();
+        let mut added = Histogram::new();
         for &(index, share) in &self.0 {
             let count = Poisson::new(ios * share).unwrap().sample(random) as u64;
             let ns = ((f64::from(index) / 8.0).exp2() * 0.95e9) as u128;
-            came.sum_ns += ns * u128::from(count) + u128::from(random.random_range(0..1000_u32));
+            added.sum_ns += ns * u128::from(count) + u128::from(random.random_range(0..1000_u32));
             match index {
-                -160 => came.zero += count,
-                _ if count > 0 => came.buckets.push((index, count)),
+                -160 => added.zero += count,
+                _ if count > 0 => added.buckets.push((index, count)),
                 _ => {}
             }
         }
-        came
+        added
     }
 }
 
-/// The share of each workload, and of each band of sizes.
+/// Share of each workload, and of each band of sizes.
 const WORKLOADS: [(&str, f64); 3] =
     [("/", 0.15), ("/system.slice/backup.service", 0.05), ("/system.slice/postgresql.service", 0.8)];
 const SIZES: [(usize, f64); 3] = [(0, 0.2), (1, 0.75), (2, 0.05)];
 
-/// What came on a drive with an op in an interval.
-struct Came {
+/// The I/O of a drive and op in an interval.
+struct IntervalIo {
     bytes: u64,
     histograms: [Histogram; 4],
     sizes: SizesView,
     usages: Vec<WorkloadUsage>,
 }
 
-/// Different intervals of an op.
+/// Various intervals of an op.
 pub(super) struct OpIntervals {
     op: &'static str,
-    came: Vec<Came>,
+    intervals: Vec<IntervalIo>,
 }
 
-/// Of this length, with about 3,000 reads and 2,000 writes a second.
+/// Intervals of this length with about 3,000 reads and 2,000 writes a second.
 pub(super) fn reads_and_writes(seconds: f64, random: &mut SmallRng) -> [OpIntervals; 2] {
     [("read", READS, 3000.0), ("write", WRITES, 2000.0)]
-        .map(|(op, modes, rate)| OpIntervals { op, came: intervals(op, modes, rate, seconds, random) })
+        .map(|(op, modes, rate)| OpIntervals { op, intervals: intervals(op, modes, rate, seconds, random) })
 }
 
 impl OpIntervals {
-    /// One of the intervals passes on each drive.
+    /// Adds a random interval to each drive.
     pub(super) fn pass(&self, host: &mut TestHost, random: &mut SmallRng) {
         for view in &mut host.snapshot.devices {
-            let Came { bytes, histograms, sizes, usages } =
-                &self.came[random.random_range(0..self.came.len())];
+            let IntervalIo { bytes, histograms, sizes, usages } =
+                &self.intervals[random.random_range(0..self.intervals.len())];
             let series = series(view, self.op);
             series.bytes += bytes;
-            for (sum, came) in series.histograms.iter_mut().zip(histograms) {
-                sum.add(came);
+            for (sum, added) in series.histograms.iter_mut().zip(histograms) {
+                sum.add(added);
             }
             if let Some(sum) = &mut series.sizes {
                 add_sizes(sum, sizes);
             }
-            for (workload, came) in host.snapshot.workloads.iter_mut().flatten().zip(usages) {
+            for (workload, added) in host.snapshot.workloads.iter_mut().flatten().zip(usages) {
                 let device = &view.device.name;
-                let is_same = |usage: &WorkloadUsage| usage.device == *device && usage.op == came.op;
+                let is_same = |usage: &WorkloadUsage| usage.device == *device && usage.op == added.op;
                 let place = workload.usage.iter().position(is_same).unwrap_or_else(|| {
-                    let (device, op) = (device.clone(), came.op.clone());
+                    let (device, op) = (device.clone(), added.op.clone());
                     workload.usage.push(WorkloadUsage { device, op, ..WorkloadUsage::default() });
                     workload.usage.len() - 1
                 });
                 let sum = &mut workload.usage[place];
-                sum.bytes += came.bytes;
-                sum.queue_ns += came.queue_ns;
-                sum.device_ns += came.device_ns;
-                sum.latency.add(&came.latency);
+                sum.bytes += added.bytes;
+                sum.queue_ns += added.queue_ns;
+                sum.device_ns += added.device_ns;
+                sum.latency.add(&added.latency);
             }
         }
     }
 }
 
-/// Sizes and workloads are counted on this host from now on.
+/// Makes the host count sizes and workloads from now on.
 pub(super) fn count_sizes_and_workloads(host: &mut TestHost) {
     for series in host.snapshot.devices.iter_mut().flat_map(|view| &mut view.series) {
         series.sizes = Some(SizesView::default());
@@ -132,13 +132,13 @@ pub(super) fn count_sizes_and_workloads(host: &mut TestHost) {
     host.snapshot.workloads = Some(WORKLOADS.map(workload).into());
 }
 
-fn add_sizes(sum: &mut SizesView, came: &SizesView) {
-    let (mut cells, new) = (sum.requests.cells(), came.requests.cells());
+fn add_sizes(sum: &mut SizesView, added: &SizesView) {
+    let (mut cells, new) = (sum.requests.cells(), added.requests.cells());
     cells.iter_mut().zip(new).for_each(|(sum, new)| *sum += new);
     sum.requests = SizeHistogram::from_cells(&cells);
     let mut bands: BTreeMap<_, _> =
         sum.bands.drain(..).map(|band| (place(&band.size), band.device)).collect();
-    for BandView { size, device } in &came.bands {
+    for BandView { size, device } in &added.bands {
         bands.entry(place(size)).or_default().add(device);
     }
     let view = |(place, device): (usize, _)| BandView { size: BAND_NAMES[place].into(), device };
@@ -149,7 +149,7 @@ fn place(band: &str) -> usize {
     BAND_NAMES.iter().position(|name| *name == band).unwrap()
 }
 
-/// A histogram divided at random in these shares.
+/// Divides a histogram randomly in these shares.
 fn divided<const N: usize>(whole: &Histogram, shares: [f64; N], random: &mut SmallRng) -> [Histogram; N] {
     let mut left_share = 1.0;
     let mut left = whole.clone();
@@ -171,14 +171,14 @@ fn divided<const N: usize>(whole: &Histogram, shares: [f64; N], random: &mut Sma
     })
 }
 
-/// In buckets of four.
+/// At the resolution of bands and workloads.
 fn coarse(histogram: &Histogram) -> BandHistogram {
     Histogram { buckets: histogram.at_schema(1), ..histogram.clone() }.into()
 }
 
-/// Each with between half and one and a half of these I/Os a second. An I/O that waits in the queue may be in the next
-/// bucket of the total.
-fn intervals(op: &str, modes: &[Mode], rate: f64, seconds: f64, random: &mut SmallRng) -> Vec<Came> {
+/// Makes intervals with a random rate between half and one and a half times `rate`. Queueing can move an I/O to the next bucket
+/// of the total.
+fn intervals(op: &str, modes: &[Mode], rate: f64, seconds: f64, random: &mut SmallRng) -> Vec<IntervalIo> {
     let (shape, queue) = (Shape::of(modes), Shape::of(QUEUE));
     let interval = |_| {
         let ios = rate * seconds * random.random_range(0.5..1.5);
@@ -200,7 +200,7 @@ fn intervals(op: &str, modes: &[Mode], rate: f64, seconds: f64, random: &mut Sma
         let bytes = total.count() * 16_384 + 512 * u64::from(random.random::<u16>());
         let sizes = sizes(&device, random);
         let usages = usages(op, bytes, [&queue, &device, &total], random);
-        Came { bytes, histograms: [admission, queue, device, total], sizes, usages }
+        IntervalIo { bytes, histograms: [admission, queue, device, total], sizes, usages }
     };
     (0..40).map(interval).collect()
 }
@@ -209,7 +209,7 @@ fn sizes(device: &Histogram, random: &mut SmallRng) -> SizesView {
     let parts = divided(device, SIZES.map(|(_, share)| share), random);
     let mut requests = [0; CELLS];
     let bands = SIZES.iter().zip(&parts).map(|(&(band, _), part)| {
-        // A tenth is smaller than the largest of the band.
+        // A tenth is one size smaller than the largest of the band.
         let largest = cells_of_band(band).end - 1;
         (requests[largest - 1], requests[largest]) = (part.count() / 10, part.count() - part.count() / 10);
         BandView { size: BAND_NAMES[band].into(), device: coarse(part) }
@@ -231,14 +231,14 @@ fn usages(
         let share = |whole: u128| {
             if number == last { whole } else { whole * u128::from(part.count()) / u128::from(total.count()) }
         };
-        let came = if number == last {
+        let added = if number == last {
             left
         } else {
             (share(bytes.into()) as u64, share(queue.sum_ns), share(device.sum_ns))
         };
-        left = (left.0 - came.0, left.1 - came.1, left.2 - came.2);
-        let latency = coarse(&Histogram { sum_ns: came.1 + came.2, ..part.clone() });
-        let (bytes, queue_ns, device_ns) = came;
+        left = (left.0 - added.0, left.1 - added.1, left.2 - added.2);
+        let latency = coarse(&Histogram { sum_ns: added.1 + added.2, ..part.clone() });
+        let (bytes, queue_ns, device_ns) = added;
         WorkloadUsage {
             device: String::new(),
             op: op.to_owned(),

@@ -1,4 +1,4 @@
-//! A host made by hand: counters that grow by known I/Os, and clocks that the test sets.
+//! A synthetic host: counters that grow by known I/Os, and clocks that the test sets.
 
 use std::{
     array,
@@ -22,17 +22,17 @@ use crate::Store;
 /// Midnight of a Monday, in seconds since the epoch.
 pub(crate) const MIDNIGHT: u64 = 1_767_571_200;
 
-/// How long the machine has been up when its counters begin.
+/// Uptime of the machine when its counters begin.
 pub(crate) const UPTIME: Duration = Duration::from_secs(86_400);
 
-/// The snapshot that the next collection makes, and the clocks.
+/// The snapshot of the next collection, and the clocks.
 pub(crate) struct TestHost {
     pub(crate) snapshot: Snapshot,
     pub(crate) boot: Duration,
 }
 
 impl TestHost {
-    /// At midnight.
+    /// A host at midnight.
     pub(crate) fn new(devices: &[&str]) -> Self {
         let midnight = at(MIDNIGHT as f64);
         let snapshot = Snapshot {
@@ -45,13 +45,13 @@ impl TestHost {
         Self { snapshot, boot: UPTIME }
     }
 
-    /// Time passes.
+    /// Advances both clocks.
     pub(crate) fn wait(&mut self, seconds: f64) -> &mut Self {
         self.boot += Duration::from_secs_f64(seconds);
         self.set_clock(seconds)
     }
 
-    /// The wall clock is set by so many seconds.
+    /// Sets the wall clock by this many seconds.
     pub(crate) fn set_clock(&mut self, by: f64) -> &mut Self {
         let by_duration = Duration::from_secs_f64(by.abs());
         let taken = self.snapshot.taken;
@@ -59,23 +59,23 @@ impl TestHost {
         self
     }
 
-    /// I/Os of 4 KiB with this latency, a tenth of which is in the queue.
+    /// Adds I/Os of 4 KiB with this latency, a tenth of which is queue time.
     pub(crate) fn io(&mut self, device: &str, op: &str, count: u64, latency: f64) -> &mut Self {
         let view = self.device(device);
         let series = series(view, op);
         series.bytes += count * 4096;
         for (phase, share) in [(1, 0.1), (2, 0.9), (3, 1.0)] {
             let ns = (latency * share * 1e9).round() as u64;
-            let came = Histogram::from_cells(
+            let added = Histogram::from_cells(
                 (0..256).map(|number| if number == cell(ns) { count } else { 0 }),
                 u128::from(ns) * u128::from(count),
             );
-            series.histograms[phase].add(&came);
+            series.histograms[phase].add(&added);
         }
         self
     }
 
-    /// Reads of a workload, which are among those of the device.
+    /// Attributes reads to a workload; the device must have them too.
     pub(crate) fn workload(&mut self, cgroup: &str, device: &str, count: u64, latency: f64) -> &mut Self {
         let since = self.snapshot.started;
         let workloads = self.snapshot.workloads.get_or_insert_default();
@@ -91,9 +91,9 @@ impl TestHost {
         usage.queue_ns += ns(0.1);
         usage.device_ns += ns(0.9);
         let cell = cell((latency * 1e9).round() as u64);
-        let came =
+        let added =
             Histogram::from_cells((0..256).map(|number| if number == cell { count } else { 0 }), ns(1.0));
-        usage.latency.add(&Histogram { buckets: came.at_schema(1), ..came }.into());
+        usage.latency.add(&Histogram { buckets: added.at_schema(1), ..added }.into());
         self
     }
 
@@ -119,7 +119,7 @@ impl TestHost {
         self
     }
 
-    /// The snapshot of another collection.
+    /// Returns the snapshot of another collection.
     pub(crate) fn snapshot(&mut self) -> Arc<Snapshot> {
         self.snapshot.health.durations.zero += 1;
         Arc::new(self.snapshot.clone())
@@ -151,17 +151,17 @@ pub(crate) fn series<'a>(view: &'a mut DeviceView, op: &str) -> &'a mut SeriesVi
     &mut view.series[place]
 }
 
-/// Seconds since the epoch.
+/// The time this many seconds after the epoch.
 pub(crate) fn at(seconds: f64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs_f64(seconds)
 }
 
-/// So many seconds after midnight.
+/// The time this many seconds after midnight.
 pub(crate) fn clock(seconds: f64) -> SystemTime {
     at(MIDNIGHT as f64 + seconds)
 }
 
-/// What came on a device with an op.
+/// The I/O of a device and op.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(crate) bytes: u64,
@@ -171,7 +171,7 @@ pub(crate) struct Sum {
     pub(crate) parts: BTreeMap<String, Part>,
 }
 
-/// What came in a band of sizes, or of a workload.
+/// The I/O of a size band, or of a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Part {
     pub(crate) counts: [u64; 2],
@@ -186,7 +186,7 @@ impl Sum {
     fn add(&mut self, series: &SeriesView) {
         self.bytes += series.bytes;
         self.errors += series.errors.values().sum::<u64>();
-        self.histograms.iter_mut().zip(&series.histograms).for_each(|(sum, came)| sum.add(came));
+        self.histograms.iter_mut().zip(&series.histograms).for_each(|(sum, added)| sum.add(added));
         if let Some(sizes) = &series.sizes {
             for (cell, count) in sizes.requests.cells().into_iter().enumerate() {
                 let part = self.parts.entry(format!("size {cell}")).or_default();
@@ -209,7 +209,7 @@ impl Part {
     }
 }
 
-/// The sums of views.
+/// Adds views to the sums.
 fn sum<'a>(
     sums: &mut Sums,
     devices: impl IntoIterator<Item = &'a DeviceView>,
@@ -228,7 +228,7 @@ fn sum<'a>(
     }
 }
 
-/// All that came in a range.
+/// Sums all periods.
 pub(crate) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
     let mut sums = Sums::new();
     for period in periods {
@@ -241,7 +241,7 @@ pub(crate) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
     sums
 }
 
-/// The difference of the counters, of the series that had I/O.
+/// Growth of the counters, for series that had I/O.
 pub(crate) fn difference(before: &Snapshot, after: &Snapshot) -> Sums {
     let [had, mut has] = [before, after].map(|snapshot| {
         let mut sums = Sums::new();

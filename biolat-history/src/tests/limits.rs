@@ -1,4 +1,4 @@
-//! A store that is too small: what is given up first, and that it says so.
+//! A store with too little memory: what it drops first, and which ranges it reports as complete.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
     store_of, store_with,
 };
 
-/// Three hours of I/O at 5 s. Returns the first and the last snapshot.
+/// Records three hours of I/O with a collection every 5 s. Returns the first and the last snapshot.
 fn three_hours(store: &mut Store) -> [std::sync::Arc<Snapshot>; 2] {
     let mut host = TestHost::new(&["sda"]);
     let first = host.collect(store);
@@ -22,7 +22,7 @@ fn three_hours(store: &mut Store) -> [std::sync::Arc<Snapshot>; 2] {
     [first, last]
 }
 
-/// The lengths of the intervals in seconds, each once, the oldest first.
+/// The lengths of the intervals in seconds, the oldest first, without repetitions.
 fn lengths(store: &Store) -> Vec<u64> {
     let periods = store.select(at(0.0), at(4e9)).into_periods(None);
     let mut lengths: Vec<_> = periods.map(|period| period.length.as_secs()).collect();
@@ -31,7 +31,7 @@ fn lengths(store: &Store) -> Vec<u64> {
 }
 
 #[test]
-fn detail_goes_first_and_the_oldest_last() {
+fn drops_detail_first_and_the_oldest_last() {
     let mut whole = store_of(usize::MAX);
     three_hours(&mut whole);
     assert_eq!(lengths(&whole), [60, 10, 5]);
@@ -44,7 +44,7 @@ fn detail_goes_first_and_the_oldest_last() {
         let mut store = store_of(bytes);
         let [first, last] = three_hours(&mut store);
         assert!(store.bytes() <= bytes, "{} of {bytes}", store.bytes());
-        // What is kept is exact all the same.
+        // Whatever is kept is still exact.
         let kept = store.kept_from().unwrap();
         if kept.all == clock(0.0) {
             let sums = sums(store.select(at(0.0), at(4e9)).into_periods(None));
@@ -52,11 +52,11 @@ fn detail_goes_first_and_the_oldest_last() {
         }
         (store, kept)
     };
-    // First the collections become intervals of 10 s earlier.
+    // First, collections become 10 s intervals ahead of time.
     let (_, kept) = of(all - all / 50);
     assert_eq!((kept.all, kept.ten_seconds), (clock(0.0), clock(3600.0)));
     assert!(kept.collections > clock(3.0 * 3600.0 - 600.0), "{kept:?}");
-    // Then these become minutes, while the last collections are kept as they are.
+    // Then those become minutes, while the last collections are kept as they are.
     let (store, kept) = of(all / 2);
     assert_eq!(kept.all, clock(0.0));
     assert!(kept.ten_seconds > clock(3600.0) && kept.collections >= clock(3.0 * 3600.0 - 20.0), "{kept:?}");
@@ -65,20 +65,20 @@ fn detail_goes_first_and_the_oldest_last() {
     let (store, kept) = of(all / 10);
     assert!(kept.all > clock(3600.0) && kept.all < kept.ten_seconds, "{kept:?}");
     let first = store.select(at(0.0), at(4e9)).into_periods(None).next().unwrap();
-    assert_eq!(first.began, kept.all, "it says from when on it is complete");
+    assert_eq!(first.began, kept.all, "kept_from is where it is complete");
 }
 
 #[test]
-fn no_room_for_a_single_interval() {
+fn a_limit_below_one_interval_keeps_nothing() {
     let mut store = store_of(100);
     three_hours(&mut store);
     assert_eq!((store.kept_from(), store.range(), store.bytes()), (None, None, 0));
     assert_eq!(store.select(at(0.0), at(4e9)).into_periods(None).count(), 0);
 }
 
-/// Thousands of devices that come, do an I/O and go: their names are within the limit, too.
+/// Thousands of devices that appear, do one I/O and disappear: their names also count towards the limit.
 #[test]
-fn names_count() {
+fn names_count_towards_the_limit() {
     const LIMIT: usize = 100_000;
     let mut store = store_of(LIMIT);
     let mut host = TestHost::new(&[]);
@@ -102,7 +102,7 @@ fn names_count() {
 }
 
 #[test]
-fn a_shorter_age() {
+fn drops_intervals_beyond_the_age() {
     let mut store = store_with(super::HistoryLimits { age: Duration::from_secs(300), bytes: usize::MAX });
     three_hours(&mut store);
     assert_eq!(lengths(&store), [5]);

@@ -1,4 +1,4 @@
-//! Of the store as a whole: hosts with known I/Os, and clocks that the test sets.
+//! Tests of the store as a whole: hosts with known I/Os, and clocks that the test sets.
 
 mod churn;
 mod clocks;
@@ -24,7 +24,7 @@ fn store_of(bytes: usize) -> Store {
     store_with(HistoryLimits { age: DAY, bytes })
 }
 
-/// As old as the host's counters.
+/// A store as old as the host's counters.
 fn store_with(limits: HistoryLimits) -> Store {
     Store::new(limits, host::UPTIME)
 }

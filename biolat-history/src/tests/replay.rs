@@ -1,5 +1,4 @@
-//! A host made at random: whatever range and step a store is asked for, another one that its intervals are replayed into gives
-//! the same.
+//! A random host: a store into which its intervals are replayed answers any range and step like the original.
 
 use std::{
     sync::Arc,
@@ -46,7 +45,7 @@ fn workload(cgroup: &str, since: SystemTime) -> WorkloadView {
     WorkloadView::new(cgroup, &Identity::of_path(cgroup), since)
 }
 
-/// Three hours of collections of a store: devices that come and go, I/Os, errors, losses, a clock that is set.
+/// Three hours of collections in a store: devices that come and go, I/Os, errors, losses, a clock that is set.
 fn random_host(random: &mut SmallRng) -> Store {
     let mut store = Store::new(HistoryLimits { age: Duration::MAX, bytes: 16 << 20 }, UPTIME);
     let midnight = at(MIDNIGHT as f64);
@@ -165,7 +164,7 @@ fn slow_io(number: u64, completed: SystemTime, random: &mut SmallRng) -> SlowIo 
     }
 }
 
-/// As a file has it, in the order of names.
+/// As read from a file, sorted by name.
 fn read(period: &Period) -> Period {
     let mut read: Period = serde_json::from_slice(&serde_json::to_vec(period).unwrap()).unwrap();
     read.devices.sort_by(|one, other| (&one.device.name, one.since).cmp(&(&other.device.name, other.since)));
@@ -177,7 +176,7 @@ fn read(period: &Period) -> Period {
 }
 
 #[test]
-fn a_replayed_store_gives_the_same() {
+fn a_replayed_store_is_equivalent() {
     let mut random = SmallRng::seed_from_u64(7);
     let store = random_host(&mut random);
     let everything = store.select(UNIX_EPOCH, at(4e9)).into_periods(None);
@@ -204,9 +203,9 @@ fn a_replayed_store_gives_the_same() {
     assert!(found.iter().all(|&count| count > 5), "{found:?} with one interval, with several");
 }
 
-/// A file may have anything.
+/// A file can contain anything.
 #[test]
-fn the_largest_counts_and_a_device_twice() {
+fn replays_extreme_counts_and_duplicate_devices() {
     let mut random = SmallRng::seed_from_u64(8);
     let store = random_host(&mut random);
     let mut replayed = Store::new(HistoryLimits { age: Duration::MAX, bytes: usize::MAX }, Duration::ZERO);

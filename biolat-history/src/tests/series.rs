@@ -1,4 +1,4 @@
-//! What an interval has of devices and ops.
+//! The devices and ops in an interval.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn all(store: &super::Store) -> Vec<Period> {
 }
 
 #[test]
-fn an_interval_has_what_came_and_nothing_else() {
+fn an_interval_has_exactly_its_io() {
     let (mut host, mut store) = (TestHost::new(&["sda", "sdb", "sdc"]), store());
     host.wait(1.0).io("sda", "read", 10, 0.001).collect(&mut store);
     host.wait(1.0).io("sda", "read", 5, 0.001).io("sdb", "write", 2, 0.5);
@@ -32,7 +32,7 @@ fn an_interval_has_what_came_and_nothing_else() {
 
     let [first, second, third] = all(&store).try_into().unwrap();
     assert_eq!((first.began, first.ended), (clock(0.0), clock(1.0)));
-    assert_eq!(first.devices.len(), 1, "no other had I/O");
+    assert_eq!(first.devices.len(), 1, "O/O");
     assert_eq!(first.devices[0].series.len(), 1);
     assert_eq!(first.devices[0].series[0].bytes, 10 * 4096);
 
@@ -57,12 +57,12 @@ fn an_interval_has_what_came_and_nothing_else() {
     assert_eq!(second.slow, host.snapshot.slow.to_vec());
 
     assert!(third.slow.is_empty() && third.lost.is_empty());
-    assert_eq!(third.devices.len(), 1, "only the one that has I/Os in flight");
+    assert_eq!(third.devices.len(), 1, "Os in flight/Os in flight");
     assert!(third.devices[0].series.is_empty());
 }
 
 #[test]
-fn of_several_intervals_the_largest_age_and_the_slowest_ios() {
+fn merging_keeps_maxima_and_slowest_ios() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.collect(&mut store);
     for second in 1..=30_u32 {
@@ -89,15 +89,15 @@ fn of_several_intervals_the_largest_age_and_the_slowest_ios() {
 }
 
 #[test]
-fn a_device_that_goes_and_comes_under_the_same_name() {
+fn a_reused_device_name_is_another_device() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.wait(5.0).io("sda", "read", 100, 0.001).collect(&mut store);
     let gone = host.snapshot.devices.remove(0);
     host.wait(5.0).collect(&mut store);
-    // Another drive, which has done more until it is first seen.
+    // Another drive, which has already done more by the time it is first seen.
     host.wait(5.0);
-    let came = super::host::device("sda", host.snapshot.taken);
-    host.snapshot.devices.push(came);
+    let added = super::host::device("sda", host.snapshot.taken);
+    host.snapshot.devices.push(added);
     host.device("sda").device.model = "another".into();
     host.io("sda", "read", 150, 0.001).collect(&mut store);
     host.wait(5.0).io("sda", "read", 1, 0.001).collect(&mut store);
@@ -107,17 +107,17 @@ fn a_device_that_goes_and_comes_under_the_same_name() {
         views.map(|view| (view.device.model.clone(), view.since, view.series[0].bytes / 4096)).collect()
     };
     let (before, after) = (("model of sda".to_owned(), gone.since), ("another".to_owned(), clock(15.0)));
-    let lives = |reads: &[(&(String, _), u64)]| -> Vec<_> {
+    let incarnations = |reads: &[(&(String, _), u64)]| -> Vec<_> {
         reads.iter().map(|&((model, since), count)| (model.clone(), *since, count)).collect()
     };
-    assert_eq!(of(&all(&store)), lives(&[(&before, 100), (&after, 150), (&after, 1)]));
-    // Added up, they are two devices of one name.
+    assert_eq!(of(&all(&store)), incarnations(&[(&before, 100), (&after, 150), (&after, 1)]));
+    // Merged, they are two devices with one name.
     let sum: Vec<_> = store.select(at(0.0), at(4e9)).into_periods(Some(super::DAY)).collect();
-    assert_eq!(of(&sum), lives(&[(&before, 100), (&after, 151)]));
+    assert_eq!(of(&sum), incarnations(&[(&before, 100), (&after, 151)]));
 }
 
 #[test]
-fn a_counter_that_begins_again_counts_from_zero() {
+fn a_reset_counter_counts_from_zero() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.wait(5.0).io("sda", "read", 100, 0.001).io("sda", "write", 9, 0.001).collect(&mut store);
     *series(host.device("sda"), "read") =
@@ -126,7 +126,7 @@ fn a_counter_that_begins_again_counts_from_zero() {
     let sums = sums(store.select(clock(5.0), clock(10.0)).into_periods(None));
     let reads = |op: &str| sums[&("sda".to_owned(), op.to_owned())].bytes / 4096;
     assert_eq!((reads("read"), reads("write")), (30, 1));
-    // All of them, after the probe was attached again.
+    // All counters start over once the probe is attached again.
     host.snapshot.started = clock(12.0);
     host.wait(5.0).collect(&mut store);
     let sums = super::host::sums(store.select(clock(10.0), clock(15.0)).into_periods(None));
@@ -134,7 +134,7 @@ fn a_counter_that_begins_again_counts_from_zero() {
 }
 
 #[test]
-fn counters_that_another_daemon_began_are_no_interval() {
+fn inherited_counters_make_no_interval() {
     let mut host = TestHost::new(&["sda"]);
     host.wait(3600.0).io("sda", "read", 100, 0.001).slow("sda", 2.0);
     let mut store = super::Store::new(super::HistoryLimits { age: super::DAY, bytes: 1 << 20 }, host.boot);
@@ -148,9 +148,9 @@ fn counters_that_another_daemon_began_are_no_interval() {
     assert_eq!(periods[0].devices[0].series[0].bytes, 7 * 4096);
 }
 
-/// A workload that begins to be counted late, one that is renamed, and one that ends: the sum is that of the series.
+/// A workload that is counted late, one that is renamed, and one that ends: the workloads still add up to the series.
 #[test]
-fn workloads_that_come_and_go() {
+fn workloads_add_up_to_the_series() {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     host.snapshot.workloads = Some(vec![]);
     host.wait(5.0).io("sda", "read", 3, 0.001).collect(&mut store);
@@ -160,7 +160,7 @@ fn workloads_that_come_and_go() {
         .workload("/a", "sda", 4, 0.001)
         .workload("/b", "sda", 2, 0.001);
     host.collect(&mut store);
-    // With cgroup v1, a cgroup may be renamed: its former counts are no news.
+    // With cgroup v1, a cgroup can be renamed: its earlier counts are not new I/O.
     host.snapshot.workloads.iter_mut().flatten().for_each(|workload| workload.cgroup += "renamed");
     host.wait(5.0).io("sda", "read", 2, 0.001).workload("/arenamed", "sda", 2, 0.001).collect(&mut store);
     host.snapshot.workloads.as_mut().unwrap().remove(0);

@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::FileExt as _};
 use super::{devices, folder, restarted, started};
 use crate::tests::host::{difference, sums};
 
-/// Whatever happens to the file: with the next interval, all is in the other one.
+/// Whatever happens to the file, with the next interval everything is in the other one.
 #[test]
-fn a_file_that_is_changed_is_written_anew() {
+fn rewrites_changed_files() {
     let truncate: fn(&fs::File) = |file| file.set_len(0).unwrap();
     let shorten: fn(&fs::File) = |file| file.set_len(100).unwrap();
     let append: fn(&fs::File) = |file| file.write_all_at(b"x", file.metadata().unwrap().len()).unwrap();
-    // Just before a write: it is as long as before.
+    // Just before a write: the length stays the same.
     let blank: fn(&fs::File) = |file| {
         let length = file.metadata().unwrap().len();
         file.set_len(0).unwrap();

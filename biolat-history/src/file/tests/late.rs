@@ -1,4 +1,4 @@
-//! Files that can be read only after the daemon has recorded for a while: another process had them locked, or a drive hung.
+//! Files that can only be read after the daemon has recorded for a while: another process had them locked, or a drive hung.
 
 use std::{
     path::Path,
@@ -14,7 +14,7 @@ use crate::{
     tests::host::{TestHost, difference, sums},
 };
 
-/// A daemon that does not have its file yet, and what it records meanwhile.
+/// A daemon that does not have its file yet, and its first and last snapshot.
 fn without_file(host: &mut TestHost) -> (SharedHistory, [Arc<Snapshot>; 2]) {
     let history = SharedHistory::new(LIMITS, host.boot);
     history.set_awaits_file(true);
@@ -47,13 +47,13 @@ fn take_over(history: SharedHistory, path: &Path, boot: &str, host: &TestHost) -
     Daemon { history, file }
 }
 
-/// Where each interval begins, and where it ends.
+/// Start and end of each interval.
 fn times(daemon: &Daemon) -> Vec<(SystemTime, SystemTime)> {
     daemon.periods().iter().map(|period| (period.began, period.ended)).collect()
 }
 
 #[test]
-fn with_the_same_counters_there_is_no_gap() {
+fn late_file_with_the_same_counters_has_no_gap() {
     let (_folder, path) = folder();
     let (mut host, mut daemon) = started(&path);
     let [first, _] = three_hours(&mut daemon, &mut host);
@@ -83,7 +83,7 @@ fn with_the_same_counters_there_is_no_gap() {
 }
 
 #[test]
-fn with_other_counters_or_another_boot_what_came_between_is_not_known() {
+fn late_file_with_other_counters_or_boot_has_a_gap() {
     for (boot, has_own_counters) in [("boot", true), ("another boot", false), ("another boot", true)] {
         let (_folder, path) = folder();
         let (mut host, mut daemon) = started(&path);
@@ -94,7 +94,7 @@ fn with_other_counters_or_another_boot_what_came_between_is_not_known() {
             for (key, sum) in other {
                 let entry: &mut super::Sum = expected.entry(key).or_default();
                 entry.bytes += sum.bytes;
-                entry.histograms.iter_mut().zip(&sum.histograms).for_each(|(sum, came)| sum.add(came));
+                entry.histograms.iter_mut().zip(&sum.histograms).for_each(|(sum, added)| sum.add(added));
             }
         };
         add(devices(difference(&first, &last)));
@@ -121,9 +121,9 @@ fn with_other_counters_or_another_boot_what_came_between_is_not_known() {
     }
 }
 
-/// Two daemons ran at the same time, and one had the file.
+/// Two daemons ran at the same time, and one of them had the file.
 #[test]
-fn what_the_file_has_of_the_same_time_is_not_there_twice() {
+fn late_file_does_not_duplicate_intervals() {
     let (_folder, path) = folder();
     let (mut host, mut daemon) = started(&path);
     let first = daemon.collect(&mut host);
@@ -137,7 +137,7 @@ fn what_the_file_has_of_the_same_time_is_not_there_twice() {
             daemon.history.record(&last, host.boot);
             daemon.file.write(&daemon.history).unwrap();
         }
-        // Its counters began later.
+        // The counters of this daemon began later.
         let own = Snapshot { started: last.started + Duration::from_secs(60), ..Snapshot::clone(&last) };
         history.record(&Arc::new(own), host.boot);
     }
