@@ -1,4 +1,5 @@
-//! All benchmarks. They are one program, as linking it takes long: the compiler optimizes it together with all that it uses.
+//! All benchmarks. They are one program, because linking takes a long time: the compiler optimizes the program together with
+//! everything it uses.
 
 mod collect;
 mod command;

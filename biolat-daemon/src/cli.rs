@@ -1,4 +1,4 @@
-//! The command line as clap parses it. [`Cli::validate`] makes it a [`Config`].
+//! The daemon's command line. [`Cli::validate`] turns it into a [`Config`].
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -25,27 +25,27 @@ const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms
 const LONG_ABOUT: &str = "Measures the latency of every block I/O on this host and serves it to Prometheus.
 
 One eBPF program runs at the completion of each block request, reads the timestamps that the kernel records anyway and \
-updates per-CPU histograms. On each interval the daemon sums them, checks them against the kernel's disk statistics, and \
-serves them on /metrics, by device and op:
+updates per-CPU histograms. At each interval the daemon sums them, checks them against the kernel's disk statistics, and \
+serves them at /metrics, by device and op:
 
   biolat_queue_latency_seconds      from the allocation of a request to its dispatch to the driver
   biolat_device_latency_seconds     from dispatch to completion
   biolat_total_latency_seconds      from allocation to completion
   biolat_admission_latency_seconds  before the allocation, where the kernel records it: throttling, waiting for a tag
 
-It also serves what has not completed: how many I/Os are in flight, and the age of the oldest. The wait of io.max is in \
-no figure: see io.pressure and io.stat of the cgroup.
+It also serves the number of I/Os in flight and the age of the oldest. No figure includes the wait for io.max: see \
+io.pressure and io.stat of the cgroup.
 
 Needs root, or the capabilities CAP_BPF and CAP_PERFMON, and drops privileges once the probe is attached.";
 
 const EXAMPLES: &str = "Examples:
-  biolat-daemon                                        serve on port 9976 of every address
+  biolat-daemon                                        serve on port 9976 of all IPv4 addresses
   biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976
   biolat-daemon --device 'nvme.*' --interval 1s        NVMe drives only, updated every second
   curl -s localhost:9976/metrics | grep total_latency_seconds_count
 
-Every option can also be set in the environment, as shown. Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot run, \
-2 for a wrong option or web config, but 1 for an error in a file that the web config names.";
+Every option can also be set in the environment, as shown. Exit status: 0 after SIGTERM or SIGINT; 1 if the daemon cannot \
+run; 2 for an invalid option or web config, or 1 if the error is in a file that the web config names.";
 
 /// The command line of the daemon.
 #[derive(Parser, Debug)]
@@ -66,8 +66,8 @@ pub struct Cli {
 
     /// Highest resolution of native histograms: 2^SCHEMA buckets per power of two, 0 to 3
     ///
-    /// At 3 a bucket is 9 % wide, at 0 100 %. The probe counts at 3; coarser buckets are merged from these. A histogram that
-    /// would have 160 buckets or more is merged too.
+    /// At 3 a bucket is 9 % wide; at 0, 100 %. The probe counts at 3; coarser buckets are merged from those. A histogram that
+    /// would have 160 buckets or more is also merged.
     #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", hide_env_values = true, default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
     pub schema: u32,
@@ -83,15 +83,15 @@ pub struct Cli {
 
     /// Add a _created line for each counter and histogram to OpenMetrics
     ///
-    /// Most Prometheus servers store each of them as a series. The protobuf format has this time in any case.
+    /// Most Prometheus servers store each of them as a series. The protobuf format always includes this timestamp.
     #[arg(long, env = "BIOLAT_OPENMETRICS_CREATED", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub openmetrics_created: bool,
 
-    /// Record each I/O that takes at least so long, 33ms to 1000s, and each that fails; or off
+    /// Record I/Os that take at least this long, 33ms to 1000s, and I/Os that fail; or off
     ///
-    /// The latest 1,000 records are on /api/v1/slow, and exemplars of the total latency. At most 1,000 a second are made. The
-    /// time is rounded up to whole milliseconds, 34ms at least.
+    /// /api/v1/slow serves the latest 1,000 records, which also appear as exemplars of the total latency. At most 1,000
+    /// I/Os are recorded per second. The time is rounded up to whole milliseconds; 33ms becomes 34ms.
     #[arg(long, value_name = "TIME", env = "BIOLAT_SLOW", hide_env_values = true, default_value = "1s", value_parser = parse_slow)]
     pub slow: SlowThreshold,
 
@@ -101,31 +101,31 @@ pub struct Cli {
     #[command(flatten)]
     pub workloads: WorkloadsOption,
 
-    /// Expose biolat_completions_total, the completions of each device by CPU
+    /// Expose biolat_completions_total, the completions per device and CPU
     ///
-    /// A series per device and CPU that has completed I/O: many on a large node.
+    /// Adds a series for each device on each CPU that has completed its I/O: many on a large node.
     #[arg(long, env = "BIOLAT_PER_CPU", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub per_cpu: bool,
 
-    /// Keep in memory what came in each interval of so long, 1m to 168h; or off
+    /// How far back the in-memory history goes, 1m to 168h; or off
     ///
-    /// Every collection of the last 10 minutes, every 10 s of the last 2 hours, then every minute: /api/v1/history and
-    /// `biolat at` answer from it what happened at 03:00. It ends with the daemon, unless --history-file is given.
+    /// The history has every collection of the last 10 minutes, every 10 s of the last 2 hours, and every minute before that.
+    /// /api/v1/history and `biolat at` use it to show what happened at 03:00. It is lost on restart without --history-file.
     #[arg(long, value_name = "TIME", env = "BIOLAT_HISTORY", hide_env_values = true, default_value = "26h", value_parser = parse_history)]
     pub history: HistoryAge,
 
-    /// The most memory that the history takes, 64KiB to 1GiB
+    /// Memory limit of the history, 64KiB to 1GiB
     ///
-    /// A busy drive takes about 1 MB for 26 hours, and as much again with sizes and workloads. Where that is too much, these are
-    /// dropped first, the oldest before the others; then the latest collections are kept in less detail, and at last the oldest
-    /// minutes are dropped.
+    /// A busy drive takes about 1 MB for 26 hours, and about 0.7 MB more with sizes and workloads. If the limit is reached, sizes
+    /// and workloads are dropped first, oldest first; then recent collections are merged; finally the oldest minutes are dropped.
     #[arg(long, value_name = "SIZE", env = "BIOLAT_HISTORY_MEMORY", hide_env_values = true, default_value = "16MiB", value_parser = parse_memory)]
     pub history_memory: MemorySize,
 
-    /// Also write the history to this file and FILE.2, and go on with it after a restart
+    /// Also write the history to this file and FILE.2, and reload it after a restart
     ///
-    /// They take up to four times --history-memory and some MiB. The folder has to exist; a file that is not biolat's is left as it is.
+    /// The files take up to four times --history-memory plus a few MiB. The directory must exist. A file that is not a biolat
+    /// history is not overwritten.
     #[arg(long, value_name = "FILE", env = "BIOLAT_HISTORY_FILE", hide_env_values = true)]
     pub history_file: Option<PathBuf>,
 
@@ -137,12 +137,12 @@ pub struct Cli {
 
     /// Disable the live page: / becomes a static page, and /api/v1/events is not served
     ///
-    /// /api/v1/snapshot remains, for `biolat` and other programs.
+    /// /api/v1/snapshot stays available for `biolat` and other programs.
     #[arg(long, env = "BIOLAT_NO_UI", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub no_ui: bool,
 
-    /// Format of the log lines on standard error
+    /// Format of log lines on standard error
     #[arg(
         long,
         value_name = "FORMAT",
@@ -152,7 +152,7 @@ pub struct Cli {
     )]
     pub log_format: LogFormat,
 
-    /// Least serious messages to log
+    /// Lowest level of messages to log
     #[arg(
         long,
         value_name = "LEVEL",
@@ -162,9 +162,9 @@ pub struct Cli {
     )]
     pub log_level: LogLevel,
 
-    /// Let the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
+    /// Have the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
     ///
-    /// While biolat runs, the kernel then times every BPF program on the host, which costs more than the probe itself. Needs
+    /// The kernel then times every BPF program on the host while biolat runs, which costs more than the probe itself. Needs
     /// CAP_SYS_ADMIN.
     #[arg(long, env = "BIOLAT_PROBE_STATS", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
@@ -177,15 +177,15 @@ pub struct Cli {
     pub seccomp: SeccompOptions,
 }
 
-/// The latency from which an I/O is recorded; none if no I/O is.
+/// I/Os that take at least this long are recorded; `None` if recording is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowThreshold(pub Option<Duration>);
 
-/// How far back the history goes; none if there is none.
+/// How far back the history goes; `None` if it is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryAge(pub Option<Duration>);
 
-/// A size of memory in bytes.
+/// A memory size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySize(pub usize);
 
@@ -195,15 +195,15 @@ pub enum Command {
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
     Check(Box<check::CheckOptions>),
-    /// Was a command of the daemon once
+    /// Replaced by the program `biolat`
     #[command(hide = true, disable_help_flag = true)]
     Report {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
-    /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state
+    /// Remove the probe and state that a daemon with --pin left in a directory; until then the probe keeps counting
     Unpin {
-        /// The folder of --pin
+        /// The directory given to --pin
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -229,7 +229,7 @@ impl Cli {
         let history_file = non_empty(self.history_file);
         if history_file.is_some() && self.history.0.is_none() {
             return Err(OptionError(
-                "--history-file needs a history: remove --history-file, or --history off".into(),
+                "--history-file needs the history: remove --history-file or --history off".into(),
             ));
         }
         Ok(Config {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn clap_accepts_the_definitions() {
+    fn command_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_option_and_what_is_allowed() {
+    fn errors_name_the_option_and_its_allowed_values() {
         for (arguments, expected) in [
             (["--schema", "4"], "4 is not in 0..=3"),
             (["--format", "histogram"], "auto, native, classic, both"),

@@ -9,7 +9,7 @@ use biolat_system::host::Host;
 
 use crate::http::ServeConfig;
 
-/// What the daemon runs with.
+/// Configuration of the daemon, validated.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Addresses to serve on, in addition to sockets passed by systemd.
@@ -22,11 +22,11 @@ pub struct Config {
     pub selection: Selection,
     pub host: Host,
     pub probe: Options,
-    /// The folder in which the probe is kept for the next daemon.
+    /// Directory where the probe is kept for the next daemon.
     pub pin: Option<PathBuf>,
-    /// What is kept of former intervals; none: nothing.
+    /// Age and size limits of the history; `None`: no history.
     pub history: Option<HistoryLimits>,
-    /// The file that it is kept in, too.
+    /// File to which the history is also written.
     pub history_file: Option<PathBuf>,
     /// Whether system calls are filtered once the probe is attached.
     pub seccomp: bool,

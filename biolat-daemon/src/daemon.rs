@@ -1,4 +1,4 @@
-//! The daemon: attaches the probe, collects, and serves until it is asked to end.
+//! The daemon: attaches the probe, collects, and serves until it is told to stop.
 
 use std::{net::TcpListener, pin::pin, sync::Arc, time::Duration};
 
@@ -24,13 +24,12 @@ use crate::{
     web_config::WebConfig,
 };
 
-/// How long the end of the daemon waits for the last interval to be in the file.
-const LONGEST_END: Duration = Duration::from_secs(2);
+/// How long a shutdown waits until the last interval has been written to the history file.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Attaches the probe, collects, and serves on these listeners until `shutdown` completes.
 ///
-/// The caller must not wait for the runtime's blocking threads afterwards: a drive that does not answer may block one of them
-/// for ever.
+/// The caller must not wait for the runtime's blocking threads afterwards: a hung drive can block one of them forever.
 pub async fn run(
     config: Config,
     listeners: Vec<TcpListener>,
@@ -40,7 +39,7 @@ pub async fn run(
     let mut shutdown = pin!(shutdown);
     let history = config.history.map(|limits| SharedHistory::new(limits, time_since_boot()));
     let recorder = history.clone().map(|history| Recorder::start(history, &config)).transpose()?;
-    // Its socket is opened now, as after the privileges are dropped none can be.
+    // Opens its socket, which is not possible after privileges are dropped.
     let service_manager = ServiceManager::of_environment();
     let settings = Settings {
         host: config.host,
@@ -56,10 +55,10 @@ pub async fn run(
     };
     rights::drop_privileges(Role::Serving, config.seccomp)?;
 
-    // Starts the first of the threads that responses are made in, while a thread can still be started.
+    // Starts the first blocking thread, in which responses are made. Later, starting a thread may fail.
     spawn_blocking(|| ()).await?;
-    // Read after privileges are dropped, so that reloading it later cannot fail for lack of them, and in such a thread, as the
-    // drive that it is on may hang.
+    // The web config is read after privileges are dropped: if this user may not read it, that shows now and not at a reload.
+    // A blocking thread reads it because its drive may hang.
     let web_config = config.web_config.map(|path| spawn_blocking(move || WebConfig::open(&path)));
     let web_config = match web_config {
         Some(opened) => Some(opened.await??),
@@ -87,24 +86,24 @@ pub async fn run(
     tokio::select! {
         () = shutdown => {}
         () = notify_until_collector_ends(collector.snapshots(), &service_manager, config.interval) => {
-            bail!("the collector has ended unexpectedly: please report what it logged")
+            bail!("the collector ended unexpectedly: please report this with the log lines above")
         }
-        _ = &mut serving => bail!("the server has ended unexpectedly: please report what it logged"),
+        _ = &mut serving => bail!("the server ended unexpectedly: please report this with the log lines above"),
     }
 
     service_manager.notify(Notification::Stopping);
     // Before the server stops, so that requests in progress get the last snapshot.
     collector.collect_and_stop().await;
     if let Some(recording) = recording {
-        // Writing takes longer if a drive does not answer.
-        let _ = timeout(LONGEST_END, recording).await;
+        // A hung drive would block the write.
+        let _ = timeout(FINAL_WRITE_TIMEOUT, recording).await;
     }
     let _ = stop.send(true);
     let _ = serving.await;
     Ok(())
 }
 
-/// Fills the history, and has it written.
+/// Records snapshots in the history and tells the file writer about them.
 struct Recorder {
     history: SharedHistory,
     writer: Option<FileWriter>,
@@ -121,14 +120,14 @@ impl Recorder {
         Ok(Self { history, writer })
     }
 
-    /// Adds an interval to the history for each collection that succeeds. In its own thread, as it may take milliseconds with
-    /// hundreds of devices. If that has to wait, the next interval has what came in both.
+    /// Adds an interval to the history for each successful collection. A blocking thread does it, because it can take
+    /// milliseconds with hundreds of devices. If recording falls behind, the next interval covers all snapshots since the last.
     async fn run(self, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
         let mut recorded = None;
         while snapshots.changed().await.is_ok() {
             let now = time_since_boot();
             let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
-            // A collection that failed leaves the last one, with other statistics.
+            // After a failed collection the last snapshot is published again, with updated health.
             if recorded.replace(snapshot.taken) == Some(snapshot.taken) {
                 continue;
             }
@@ -142,15 +141,14 @@ impl Recorder {
     }
 }
 
-/// With the time that the machine was suspended.
+/// Returns the time since boot, including time in suspend.
 fn time_since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
-/// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections succeed
-/// or wait for runs of the probe.
-/// Returns when the collector has ended.
+/// Tells systemd that the daemon is ready at the first snapshot, then feeds the watchdog, if there is one, while collections
+/// succeed or wait for runs of the probe. Returns when the collector ends.
 async fn notify_until_collector_ends(
     mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     service_manager: &ServiceManager,
@@ -176,7 +174,7 @@ async fn notify_until_collector_ends(
                         service_manager.notify(Notification::Alive);
                     }
                     since => log::error!(
-                        "no collection has succeeded for {since:.0?}: not feeding the systemd watchdog, it will restart biolat"
+                        "no collection has succeeded for {since:.0?}: not feeding the watchdog, so systemd will restart biolat"
                     ),
                 }
             }

@@ -1,6 +1,6 @@
-//! The biolat daemon: serves the snapshots that biolat-collect makes, as metrics, as JSON and as a page.
+//! The biolat daemon: serves the snapshots from biolat-collect as metrics, as JSON and as a web page.
 //!
-//! A library, so that tests and benchmarks can use its parts; `main.rs` only parses options and maps errors to exit codes.
+//! It is a library so that tests and benchmarks can use its parts; `main.rs` only parses options and maps errors to exit codes.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sockets to listen on: those that systemd passes, and those that are bound to an address.
+//! Listening sockets, either passed by systemd or bound to the configured addresses.
 
 use std::{
     io,
@@ -9,13 +9,13 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The address to listen on by default.
+/// The default address to listen on.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
 
-/// The backlog; the kernel caps it. When it is full, a client's SYN is dropped and it retries after 1 s.
+/// The listen backlog, which the kernel caps. When it is full, SYNs are dropped and clients retry after 1 s.
 const BACKLOG: i32 = 4096;
 
-/// Every socket to serve on: those that systemd has passed, and these addresses.
+/// Returns the sockets passed by systemd, and one bound to each of `addresses`, or to the default if there are none at all.
 pub fn open(addresses: &[SocketAddr], passed: impl IntoIterator<Item = OwnedFd>) -> Result<Vec<TcpListener>> {
     let mut listeners = passed.into_iter().map(listener).collect::<Result<Vec<_>>>()?;
     if listeners.is_empty() && addresses.is_empty() {
@@ -40,7 +40,7 @@ fn listener(fd: OwnedFd) -> Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Binds every address, or none.
+/// Binds all addresses; fails if one cannot be bound.
 fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     addresses
         .iter()
@@ -51,20 +51,20 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         .collect()
 }
 
-/// The first of these addresses that includes, or is included in, `address`.
+/// Returns the first of `others` that cannot be bound alongside `address`: the same address, or one of the two is a wildcard.
 pub(crate) fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr> {
-    // IPv4 and IPv6 do not overlap: [::] is bound without IPv4 where an IPv4 address is asked for too.
-    let is_taken_by = |other: &SocketAddr| {
+    // IPv4 and IPv6 do not overlap: if both are requested, [::] is bound for IPv6 only.
+    let conflicts_with = |other: &SocketAddr| {
         address.port() == other.port()
             && address.port() != 0
             && address.is_ipv4() == other.is_ipv4()
             && (address == *other || address.ip().is_unspecified() || other.ip().is_unspecified())
     };
-    others.iter().copied().find(is_taken_by)
+    others.iter().copied().find(conflicts_with)
 }
 
-/// Whether an address can be bound, next to `all` that are asked for. It is not listened on, so that nobody can connect.
-pub(crate) fn is_free(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
+/// Checks that `address` can be bound as one of `all` requested addresses. Does not listen, so no client can connect.
+pub(crate) fn check_bindable(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
     bind_one(address, all).map(drop)
 }
 
@@ -78,14 +78,14 @@ fn remedy(error: &io::Error) -> String {
     step.map(|step| format!(": {step}")).unwrap_or_default()
 }
 
-/// The fix for an address that cannot be bound for other reasons than that it is in use.
+/// Returns the fix for an address that cannot be bound, unless the reason is that it is in use.
 pub(crate) fn step(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => {
-            Some("this host does not have that address, choose one with --listen")
+            Some("this host does not have that address; choose one with --listen")
         }
         io::ErrorKind::PermissionDenied => {
-            Some("ports below 1024 need CAP_NET_BIND_SERVICE, choose another with --listen")
+            Some("ports below 1024 need CAP_NET_BIND_SERVICE; choose another with --listen")
         }
         _ => None,
     }
@@ -102,7 +102,7 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
-        // [::] includes IPv4, unless an IPv4 address with this port is asked for.
+        // [::] also serves IPv4, unless an IPv4 address with the same port is requested.
         let has_ipv4 = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
         socket.set_only_v6(has_ipv4)?;
     }
@@ -119,15 +119,15 @@ mod tests {
     use super::{bind, overlap};
 
     #[test]
-    fn a_port_in_use_is_named() {
+    fn error_names_address_in_use() {
         let first = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = first[0].local_addr().unwrap();
         let error = format!("{:#}", bind(&[address]).unwrap_err());
         assert!(error.contains(&address.to_string()) && error.contains("in use"), "{error}");
     }
 
-    /// Binds two addresses that have the same port, which is free for both of them or for neither: whatever else runs here
-    /// may take a port between finding it and binding it.
+    /// Binds two addresses on the same port. Retries with another port, because a program on this host may take the port
+    /// between finding and binding it.
     fn bind_pair(one: &str, other: &str) -> Result<usize> {
         const ATTEMPTS: usize = 100;
         let mut last = None;
@@ -144,25 +144,25 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_both_kinds() {
+    fn binds_wildcards_of_both_families() {
         if !std::path::Path::new("/proc/net/if_inet6").exists() {
-            eprintln!("this kernel has no IPv6: nothing to test here");
+            eprintln!("skipped: this kernel has no IPv6");
             return;
         }
         assert_eq!(bind_pair("[::]", "0.0.0.0").unwrap(), 2);
     }
 
     #[test]
-    fn addresses_that_overlap_cannot_be_bound() {
-        for (one, other, is_twice) in [
+    fn rejects_overlapping_addresses() {
+        for (one, other, conflict) in [
             ("127.0.0.1", "127.0.0.1", true),
             ("0.0.0.0", "127.0.0.1", true),
             ("127.0.0.1", "0.0.0.0", true),
             ("127.0.0.1", "127.0.0.2", false),
         ] {
             let [first, second] = [one, other].map(|ip| format!("{ip}:9976").parse().unwrap());
-            assert_eq!(overlap(second, &[first]), is_twice.then_some(first), "{one} {other}");
-            assert_eq!(bind_pair(one, other).is_err(), is_twice, "{one} {other}");
+            assert_eq!(overlap(second, &[first]), conflict.then_some(first), "{one} {other}");
+            assert_eq!(bind_pair(one, other).is_err(), conflict, "{one} {other}");
         }
         let [any, four, six]: [SocketAddr; 3] =
             ["[::]:1", "0.0.0.0:1", "[::1]:1"].map(|at| at.parse().unwrap());

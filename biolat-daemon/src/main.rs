@@ -1,4 +1,4 @@
-//! `biolat-daemon`: parse, run, map errors to exit codes.
+//! Entry point of `biolat-daemon`: parses options, runs the command and maps errors to exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const EXIT_FAILURE: u8 = 1;
 
-/// Threads that encode responses, verify passwords and read the web config. One may wait for a drive that does not answer.
+/// Threads that encode responses, verify passwords and read the web config. A hung drive can block one of them.
 const MAX_BLOCKING_THREADS: usize = 8;
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(*options),
         Some(Command::Report { options }) => {
-            log::error!("{}", moved(&options));
+            log::error!("{}", report_replacement(&options));
             return EXIT_USAGE.into();
         }
         Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
@@ -66,8 +66,8 @@ fn run_daemon(cli: Cli) -> ExitCode {
     }
 }
 
-/// What the terminal tool is called now.
-fn moved(options: &[OsString]) -> String {
+/// An error message that names the `biolat` command that replaced `biolat-daemon report` with these options.
+fn report_replacement(options: &[OsString]) -> String {
     const COMMANDS: [(&str, &str); 10] = [
         ("--worst", "worst"),
         ("--at", "at TIME"),
@@ -83,7 +83,7 @@ fn moved(options: &[OsString]) -> String {
     let is_given = |option: &str| options.iter().any(|given| given.to_string_lossy().starts_with(option));
     let command = COMMANDS.iter().find(|(option, _)| is_given(option)).map_or("hist", |(_, command)| command);
     let host = if is_given("--from") { " --host HOST" } else { "" };
-    format!("biolat-daemon report is the program biolat now: biolat {command}{host} (see biolat --help)")
+    format!("biolat-daemon report has been replaced: run biolat {command}{host} (see biolat --help)")
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {
@@ -91,17 +91,17 @@ fn serve(config: Config) -> anyhow::Result<()> {
     let listeners = listen::open(&config.listen, sockets)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // The first of these threads is started before the daemon serves, and kept: without one, requests would fail.
+        // Requests would fail without a blocking thread, so the first one is started before the daemon serves and never exits.
         .thread_keep_alive(Duration::MAX)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
-        // They use no descriptor but those that they open.
+        // These threads use only descriptors that they open themselves.
         .on_thread_start(rights::isolate_thread)
         .build()?;
     let result = runtime::block_on(&runtime, async {
-        // First, so that no signal has its default effect.
+        // Before anything else, so that no signal takes its default action.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // Its effect would be the end. The files of a web config are read again whenever they change.
+        // By default, SIGHUP would terminate the process. It has nothing to reload: the web config is watched for changes.
         let _hangup = signal(SignalKind::hangup())?;
         daemon::run(config, listeners, kept, async move {
             tokio::select! {
@@ -111,8 +111,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
         })
         .await
     });
-    // A drive that does not answer may block a thread for ever: do not wait for it. Nor tell the threads to end: the last one
-    // would drop the runtime, whose descriptors are not in its own table.
+    // Do not wait for the blocking threads: a hung drive can block one forever. Do not shut them down either: the last one
+    // would drop the runtime, and the runtime's descriptors are not in that thread's descriptor table.
     std::mem::forget(runtime);
     result
 }

@@ -1,13 +1,13 @@
-//! Checks the values of options.
+//! Parses the command line and checks option values.
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, process};
 
 use clap::Parser;
 
-/// The exit status for a wrong option or web config.
+/// Exit status for an invalid option or web config.
 pub const EXIT_USAGE: u8 = 2;
 
-/// An option with an invalid value, as one line.
+/// A one-line message about an option with an invalid value.
 #[derive(Debug)]
 pub struct OptionError(pub String);
 
@@ -17,7 +17,7 @@ impl fmt::Display for OptionError {
     }
 }
 
-/// An option that is empty counts as absent: so an environment file can have it without a value.
+/// Treats an empty option as absent, so that an environment file can list a variable without a value.
 pub fn non_empty<T: AsRef<OsStr>>(value: Option<T>) -> Option<T> {
     value.filter(|value| !value.as_ref().is_empty())
 }
@@ -28,7 +28,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
 }
 
-/// Parses the command line. A wrong one is said in one line, and help and version are printed: then this process ends.
+/// Parses the command line. Prints help, version or a one-line error and exits if there is nothing to run.
 pub fn parse_command_line<T: Parser>() -> T {
     T::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
@@ -39,12 +39,12 @@ pub fn parse_command_line<T: Parser>() -> T {
     })
 }
 
-/// An error of clap, which has several lines and a hint where to find more, in one line.
+/// Joins the lines of a clap error into one, without the usage and clap's own hint.
 fn one_line(text: &str) -> String {
     let message = text.split("\n\nUsage:").next().unwrap_or_default();
     let message = message.split("\n\nFor more").next().unwrap_or_default();
     let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    // A line that announces a list ends with a colon.
+    // A line that introduces a list ends with a colon and needs no semicolon.
     format!("{} (see --help)", lines.join("; ").replace(":; ", ": "))
 }
 
@@ -56,8 +56,8 @@ mod tests {
     fn addresses() {
         assert_eq!(parse_address("[::1]:9976"), Ok("[::1]:9976".parse().unwrap()));
         assert_eq!(parse_address(":80"), Ok("0.0.0.0:80".parse().unwrap()));
-        for wrong in ["9976", "::1:9976", "localhost:x"] {
-            assert!(parse_address(wrong).is_err(), "{wrong}");
+        for invalid in ["9976", "::1:9976", "localhost:x"] {
+            assert!(parse_address(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The commit of this build.
+//! The version and commit of this build.
 
-/// The commit that it was built from, or `unknown` outside of a checkout.
+/// The commit of this build, or `unknown` if it was built outside a checkout.
 pub const REVISION: &str = env!("BIOLAT_REVISION");
 
-/// As `--version` shows it.
+/// Version and commit, as `--version` prints them.
 pub const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BIOLAT_REVISION"), ")");

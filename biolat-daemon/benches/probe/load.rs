@@ -33,7 +33,7 @@ enum Generator {
 }
 
 impl Load {
-    /// fio if it is installed, else threads.
+    /// fio if it is installed, otherwise threads.
     pub(crate) fn start(target: Target) -> Result<Self> {
         let generator = match Command::new("fio").arg("--version").output() {
             Ok(_) => fio(&target.path)?,

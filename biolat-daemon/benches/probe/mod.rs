@@ -107,6 +107,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
         Subject::Own(EMPTY),
         Subject::Own(FLOOR),
         Subject::Biolat,
+        Subject::LatenciesOnly,
         Subject::WithUnderstudy,
     ];
     subjects.extend(options.with.iter().cloned().map(Subject::OtherDaemon));

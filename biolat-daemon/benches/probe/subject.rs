@@ -24,11 +24,13 @@ pub(crate) enum Subject {
     Nothing,
     /// A program of the bench's own object.
     Own(&'static str),
-    /// The daemon with its default options.
+    /// The daemon with default options.
     Biolat,
-    /// The same with the understudy attached, as it is after the kernel has refused the probe a completion.
+    /// The daemon without sizes and workloads: the latencies alone.
+    LatenciesOnly,
+    /// The daemon with the understudy attached, as after the first completion that the kernel refused the probe.
     WithUnderstudy,
-    /// Another build of the daemon, to compare the probe with an earlier one.
+    /// Another build of the daemon, to compare two versions of the probe.
     OtherDaemon(PathBuf),
     Biolatency(PathBuf, &'static [&'static str]),
 }
@@ -52,6 +54,7 @@ impl Subject {
             Self::Nothing => "nothing".to_owned(),
             Self::Own(program) => (*program).to_owned(),
             Self::Biolat => "biolat".to_owned(),
+            Self::LatenciesOnly => "biolat, latencies only".to_owned(),
             Self::WithUnderstudy => "biolat, understudy".to_owned(),
             Self::OtherDaemon(path) => path.display().to_string(),
             Self::Biolatency(_, options) => {
@@ -66,9 +69,10 @@ impl Subject {
         let subject: Box<dyn std::any::Any> = match self {
             Self::Nothing => Box::new(()),
             Self::Own(program) => own.load(program)?,
-            Self::Biolat => daemon(Path::new(env!("CARGO_BIN_EXE_biolat-daemon")))?,
+            Self::Biolat => daemon(own_build(), &[])?,
+            Self::LatenciesOnly => daemon(own_build(), &["--sizes", "off", "--workloads", "off"])?,
             Self::WithUnderstudy => with_understudy()?,
-            Self::OtherDaemon(path) => daemon(path)?,
+            Self::OtherDaemon(path) => daemon(path, &[])?,
             Self::Biolatency(path, options) => biolatency(path, options, &before)?,
         };
         let programs = programs::ids()?.difference(&before).copied().collect();
@@ -107,10 +111,14 @@ fn with_understudy() -> Result<Box<dyn std::any::Any>> {
     Ok(Box::new(collector))
 }
 
+fn own_build() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_biolat-daemon"))
+}
+
 /// Starts a daemon and waits until it serves.
-fn daemon(path: &Path) -> Result<Box<dyn std::any::Any>> {
+fn daemon(path: &Path, options: &[&str]) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
-    command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(["--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().with_context(|| format!("cannot run {}", path.display()))?);
     let mut log = BufReader::new(process.0.stderr.take().context("the daemon has no log")?).lines();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! The web config, if there is one: TLS and the ways to authenticate.
+//! Checks the web config: TLS and the authentication methods.
 
 use std::{path::Path, time::SystemTime};
 
@@ -17,7 +17,7 @@ pub(super) fn auth_modes(path: &Path) -> Finding {
             let text = format!("{}: {}, {modes}", path.display(), web_config.scheme());
             if web_config.certificate_expires().is_some_and(|expires| expires <= SystemTime::now()) {
                 return Finding::fail(ID, SUBJECT, format!("{text}; its certificate has expired"))
-                    .step("renew the certificate: clients refuse it");
+                    .step("renew the certificate: clients reject it");
             }
             Finding::ok(ID, SUBJECT, text)
         }
@@ -39,7 +39,7 @@ mod tests {
     };
 
     #[test]
-    fn schemes_and_modes() {
+    fn reports_scheme_and_authentication() {
         let tree = Tree::new("auth_modes", &[]);
         let path = tree.0.join("web.yml");
         for (text, verdict, expected) in [

@@ -1,4 +1,4 @@
-//! Each device, and which of its latencies the kernel records.
+//! Checks which latencies the kernel records for each device.
 
 use std::{io, path::Path};
 
@@ -12,13 +12,14 @@ use super::finding::Finding;
 
 const SUBJECT: &str = "devices";
 
-/// Findings, and the number of devices that are measured.
+/// Findings about devices.
 pub(super) struct Devices {
     pub(super) findings: Vec<Finding>,
+    /// Number of devices that are shown.
     pub(super) shown: usize,
 }
 
-/// `is_root`: whether this user can change settings without sudo.
+/// Checks all devices. Commands in the fixes use sudo unless `is_root`.
 pub(super) fn devices(
     found: io::Result<Vec<Device>>,
     selection: &Selection,
@@ -37,14 +38,14 @@ pub(super) fn devices(
     let selection = selection.clone().for_devices(found.iter().map(|device| device.name.as_str()));
     let (shown, hidden): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|device| selection.shows(&device.name));
-    let mut findings: Vec<_> = shown.iter().map(|device| one(device, root, is_root)).collect();
+    let mut findings: Vec<_> = shown.iter().map(|device| latencies(device, root, is_root)).collect();
     let hidden = || hidden.iter().map(|device| device.name.as_str());
     if shown.is_empty() {
-        findings.push(none(&hidden().collect::<Vec<_>>().join(", ")));
+        findings.push(none_shown(&hidden().collect::<Vec<_>>().join(", ")));
     } else {
         let (by_default, excluded): (Vec<_>, Vec<_>) = hidden().partition(|name| selection.leaves_out(name));
         for (names, why) in
-            [(by_default, "left out unless --loop or --device selects them"), (excluded, "excluded")]
+            [(by_default, "not shown unless selected by --loop or --device"), (excluded, "excluded")]
         {
             if !names.is_empty() {
                 let text = format!("{why}: {}", names.join(", "));
@@ -63,35 +64,35 @@ pub(super) fn devices(
     Devices { findings, shown: shown.len() }
 }
 
-fn none(left_out: &str) -> Finding {
+fn none_shown(hidden: &str) -> Finding {
     const ID: &str = "devices.none";
-    if left_out.is_empty() {
-        return Finding::note(ID, SUBJECT, "none yet; one that appears will be measured");
+    if hidden.is_empty() {
+        return Finding::note(ID, SUBJECT, "none yet; new devices will be measured as they appear");
     }
-    Finding::note(ID, SUBJECT, format!("none is selected; there are {left_out}")).step(
-        "change --device and --device-exclude, which match whole device names; --loop selects loop devices",
+    Finding::note(ID, SUBJECT, format!("none is selected; this host has {hidden}")).step(
+        "change --device and --device-exclude, which match full device names; --loop selects loop devices",
     )
 }
 
-fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
+fn latencies(device: &Device, root: &Path, is_root: bool) -> Finding {
     const ID: &str = "device.latencies";
     let name = device.name.as_str();
-    let is = description(device);
+    let description = description(device);
     let command = device
         .remedy(root)
         .map(|command| if is_root { command } else { format!("sudo sh -c {}", quoted(&command)) });
     let finding = match device.missing_latency() {
-        None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
+        None => return Finding::ok(ID, name, format!("{description}: queue, device and total latency")),
         Some(MissingLatency::QueueAndDevice) => {
             let text = format!(
-                "{is}: total latency only, unless io.latency or io.cost of a cgroup or the scheduler bfq or kyber is set"
+                "{description}: total latency only, unless a cgroup uses io.cost, or the scheduler is bfq or kyber"
             );
             Finding::note(ID, name, text)
         }
         Some(MissingLatency::All) => Finding::fail(
             ID,
             name,
-            format!("{is}: no latency: I/O statistics are disabled (queue/iostats is 0)"),
+            format!("{description}: no latency: I/O statistics are disabled (queue/iostats is 0)"),
         ),
     };
     match command {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_with_its_missing_latencies() {
+    fn reports_missing_latencies_with_fixes() {
         let tree = host("missing");
         let everything = Selection::default().with_loops();
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
@@ -176,11 +177,11 @@ mod tests {
         assert_eq!(stacked.text, "measured on the devices below: dm-0 (sda)");
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, false);
         let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
-        assert_eq!(found.findings[0].fix, command(wanted), "who is not root asks for it");
+        assert_eq!(found.findings[0].fix, command(wanted), "sudo unless root");
     }
 
     #[test]
-    fn a_name_does_not_end_the_command() {
+    fn quotes_device_names_in_commands() {
         let tree = Tree::new(
             "names",
             &[("a'b;id/mq/0/x", ""), ("a'b;id/diskseq", "1"), ("a'b;id/queue/iostats", "0")],
@@ -190,7 +191,7 @@ mod tests {
         let Some(Fix::Command(command)) = found.findings[0].fix.first() else {
             panic!("{:?}", found.findings)
         };
-        // As the shell takes its words, and the one that sudo starts.
+        // Parsed twice: by this shell, and by the one that sudo would start.
         let script = command.replace("sudo sh -c", "sh -c");
         assert!(
             std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success(),
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn selected_devices() {
+    fn reports_excluded_devices() {
         let tree = host("chosen");
         let select = |device: &str| {
             let selection = Selection::new(Some(device), None).unwrap();
@@ -209,23 +210,23 @@ mod tests {
             let first = found.findings[0].clone();
             (found.shown, first.id, first.verdict, found.findings[1].clone())
         };
-        let (shown, id, verdict, left_out) = select("nvme.*");
+        let (shown, id, verdict, excluded) = select("nvme.*");
         assert_eq!((shown, id, verdict), (1, "device.latencies", Fine));
-        assert_eq!((left_out.verdict, left_out.text.as_str()), (Fine, "excluded: loop3, sda, sdb"));
+        assert_eq!((excluded.verdict, excluded.text.as_str()), (Fine, "excluded: loop3, sda, sdb"));
         let (shown, id, verdict, _) = select("vda");
         assert_eq!((shown, id, verdict), (0, "devices.none", Note));
     }
 
     #[test]
-    fn loop_devices_are_left_out_beside_others() {
+    fn hides_loop_devices_unless_there_are_no_others() {
         let tree = host("loops");
         let found = || scan(&tree.0, IdKind::Diskseq, |_| None);
         let chosen = devices(found(), &Selection::new(None, Some("sdb")).unwrap(), &tree.0, true);
         assert_eq!(chosen.shown, 2);
         let texts: Vec<_> =
             chosen.findings.iter().filter(|finding| finding.id == "devices.left_out").collect();
-        let [left_out, excluded] = &texts[..] else { panic!("{texts:?}") };
-        assert_eq!(left_out.text, "left out unless --loop or --device selects them: loop3");
+        let [by_default, excluded] = &texts[..] else { panic!("{texts:?}") };
+        assert_eq!(by_default.text, "not shown unless selected by --loop or --device: loop3");
         assert_eq!(excluded.text, "excluded: sdb");
         for name in ["nvme0n1", "sda", "sdb"] {
             std::fs::remove_dir_all(tree.0.join("block").join(name)).unwrap();
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn none_at_all() {
+    fn reports_that_there_are_no_devices() {
         let tree = Tree::new("nothing", &[("ram0/size", "1")]);
         let everything = Selection::new(None, None).unwrap();
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);

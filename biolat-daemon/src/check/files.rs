@@ -1,24 +1,24 @@
-//! The limit of open files.
+//! Checks the limit on open files.
 
 use super::finding::Finding;
 
-/// Enough for the most connections that the daemon accepts: half of the files are theirs.
-const PLENTY: u64 = 512;
-/// The probe, its maps, sockets, and files to read.
-const FEWEST: u64 = 40;
+/// Enough for all 256 connections, which can use half of the files.
+const ENOUGH: u64 = 512;
+/// Enough for the probe, its maps, sockets, and files to read.
+const MINIMUM: u64 = 40;
 
-/// Of the hard limit, up to which the daemon raises its soft limit.
+/// Checks the hard limit; the daemon raises its soft limit to it.
 pub(super) fn open_files(limit: u64) -> Finding {
     const ID: &str = "limits.files";
     const SUBJECT: &str = "open files";
     let step = "in a systemd unit: LimitNOFILE=65536; in a shell: `ulimit -n 65536`; in a container: `--ulimit nofile=65536`";
     let connections = limit / 2;
     match limit {
-        PLENTY.. => Finding::ok(ID, SUBJECT, format!("{limit}")),
-        FEWEST.. => Finding::note(
+        ENOUGH.. => Finding::ok(ID, SUBJECT, format!("{limit}")),
+        MINIMUM.. => Finding::note(
             ID,
             SUBJECT,
-            format!("{limit}: at most {connections} connections at a time instead of 256"),
+            format!("{limit}: allows at most {connections} connections at a time instead of 256"),
         )
         .step(step),
         _ => Finding::fail(

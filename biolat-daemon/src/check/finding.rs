@@ -1,19 +1,17 @@
-//! A finding: plain data.
+//! The result of one check, as plain data.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// One thing that was checked.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
-    /// The kind of thing, for programs: `kernel.btf`. Stable.
+    /// Stable identifier of the check, for programs: `kernel.btf`.
     pub(super) id: &'static str,
-    /// The thing, for people: `vda`.
+    /// Name of the checked object, for people: `vda`.
     pub(super) subject: String,
-    /// Whether it works.
     pub(super) verdict: Verdict,
-    /// What was found.
     pub(super) text: String,
-    /// Fixes, any one of which is enough.
+    /// Alternative fixes; any one of them is enough.
     pub(super) fix: Vec<Fix>,
 }
 
@@ -23,13 +21,13 @@ pub(super) struct Finding {
 pub(super) enum Verdict {
     /// It works.
     Ok,
-    /// It works, with something to know about it.
+    /// It works, with a caveat.
     Note,
     /// It does not work.
     Fail,
 }
 
-/// How to fix something.
+/// A way to fix the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fix {
     /// A shell command.
@@ -62,20 +60,20 @@ impl Finding {
         Self { verdict: Verdict::Fail, ..Self::ok(id, subject, text) }
     }
 
-    /// Adds a fix.
+    /// Adds a shell command as a fix.
     pub(super) fn command(mut self, command: impl Into<String>) -> Self {
         self.fix.push(Fix::Command(command.into()));
         self
     }
 
-    /// Adds a fix.
+    /// Adds instructions as a fix.
     pub(super) fn step(mut self, step: impl Into<String>) -> Self {
         self.fix.push(Fix::Step(step.into()));
         self
     }
 }
 
-/// How many findings have this verdict.
+/// Counts the findings with this verdict.
 pub(super) fn count(findings: &[Finding], verdict: Verdict) -> usize {
     findings.iter().filter(|finding| finding.verdict == verdict).count()
 }

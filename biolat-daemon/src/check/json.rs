@@ -1,11 +1,11 @@
-//! Findings for programs.
+//! Findings as a JSON document, for programs.
 
 use serde::Serialize;
 
 use super::finding::{Finding, Verdict, count};
 use crate::version;
 
-/// The version of this document: fields may be added, none is renamed, removed or given another meaning.
+/// Version of the document format. Within a version, fields can be added, but never renamed, removed or redefined.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ mod tests {
     use super::{Finding, document};
 
     #[test]
-    fn the_document() {
+    fn serializes_findings() {
         let note = Finding::note("a.b", "vda", "x").command("run \"it\"").step("or do");
         let read =
             |findings: &[Finding]| serde_json::from_str::<serde_json::Value>(&document(findings)).unwrap();

@@ -1,4 +1,4 @@
-//! The kernel: release, BTF, tracepoint.
+//! Checks the kernel: release, BTF, tracepoint, recursion.
 
 use std::{io, path::Path};
 
@@ -9,9 +9,9 @@ use biolat_probe::{
 
 use super::finding::Finding;
 
-/// The first one whose disks have a sequence number.
+/// First release in which disks have a sequence number (`diskseq`).
 pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
-/// As `uname -m` prints them.
+/// Names as printed by `uname -m`.
 const TESTED_MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 
 pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
@@ -19,27 +19,27 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
     let release = match found {
         Ok(release) => release,
         Err(error) => {
-            return Finding::note(ID, "kernel", format!("cannot read its release: {error}"))
+            return Finding::note(ID, "kernel", format!("cannot read the kernel release: {error}"))
                 .step("give the mount point of procfs with --procfs");
         }
     };
     let name = format!("Linux {}.{}", release.0, release.1);
-    if let Err(refused) = release.supported() {
+    if let Err(unsupported) = release.supported() {
         let Release(major, minor) = Release::OLDEST_SUPPORTED;
-        return Finding::fail(ID, "kernel", refused)
-            .step(format!("boot a kernel of {major}.{minor} or later; 6.1 or later is best"));
+        return Finding::fail(ID, "kernel", unsupported)
+            .step(format!("boot kernel {major}.{minor} or later, preferably 6.1 or later"));
     }
     if !TESTED_MACHINES.contains(&machine) {
         return Finding::note(
             ID,
             "kernel",
-            format!("{name} on {machine}, on which biolat has not been tested"),
+            format!("{name} on {machine}: biolat has not been tested on this architecture"),
         );
     }
     Finding::ok(ID, "kernel", name)
 }
 
-/// What happens to a completion on a CPU that is already running the probe.
+/// Checks what happens to a completion on a CPU that is already running the probe.
 pub(super) fn recursion(kernel: &Kernel) -> Finding {
     const ID: &str = "kernel.recursion";
     const SUBJECT: &str = "recursion";
@@ -47,16 +47,16 @@ pub(super) fn recursion(kernel: &Kernel) -> Finding {
         return Finding::ok(
             ID,
             SUBJECT,
-            "the kernel does not run the probe within itself; a second program counts the completions that it refuses the probe",
+            "the kernel does not run the probe recursively; a second program counts the completions that the probe then misses",
         );
     }
-    let text = "the kernel runs the probe within itself: a count may be lost when an interrupt occurs within the probe. No \
+    let text = "the kernel runs the probe recursively: a count can be lost if an interrupt occurs while the probe runs. No \
                 second program is loaded";
-    Finding::note(ID, SUBJECT, text).step("boot a kernel of 6.1 or later")
+    Finding::note(ID, SUBJECT, text).step("boot kernel 6.1 or later")
 }
 
-/// The kernel and the size of its BTF; `None` if that cannot be read.
-pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, usize)>) {
+/// Checks the BTF and the tracepoint. Also returns the kernel and the size of its BTF, or `None` if the BTF is not usable.
+pub(super) fn btf(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, usize)>) {
     const ID: &str = "kernel.btf";
     const SUBJECT: &str = "BTF";
     let named = path.display();
@@ -92,11 +92,11 @@ fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
         Err(UnsupportedKernel::Missing(what)) => Finding::fail(
             ID,
             SUBJECT,
-            format!("the kernel's types have no {what}: biolat does not know this kernel yet"),
+            format!("the kernel's BTF has no {what}: biolat does not support this kernel yet"),
         )
-        .step("report it, with the output of `uname -r`"),
-        Err(_) => Finding::fail(ID, SUBJECT, "the kernel's types have no block_rq_complete")
-            .step("boot a kernel of 5.8 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF"),
+        .step("report this with the output of `uname -r`"),
+        Err(_) => Finding::fail(ID, SUBJECT, "the kernel's BTF has no block_rq_complete")
+            .step("boot kernel 5.8 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF"),
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        recursion, release, types,
+        btf, recursion, release,
     };
 
     #[test]
@@ -130,18 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn the_second_program_is_for_kernels_that_refuse_runs() {
+    fn second_program_needs_a_kernel_that_refuses_recursion() {
         let kernel = |refuses_runs| Kernel { refuses_runs, ..Kernel::from_btf(&modern("")).unwrap() };
         let finding = recursion(&kernel(true));
         assert_eq!((finding.id, finding.verdict), ("kernel.recursion", Fine));
         assert!(finding.text.contains("a second program counts"), "{finding:?}");
         let finding = recursion(&kernel(false));
         assert_eq!(finding.verdict, Note);
-        assert!(finding.text.contains("a count may be lost"), "{finding:?}");
+        assert!(finding.text.contains("a count can be lost"), "{finding:?}");
     }
 
     #[test]
-    fn what_the_types_tell() {
+    fn reports_btf_and_tracepoint() {
         let path = Path::new("/sys/kernel/btf/vmlinux");
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let missing = || io::Error::from(io::ErrorKind::NotFound);
@@ -169,7 +169,7 @@ mod tests {
             ),
         ];
         for (read, verdicts, text, fix) in expected {
-            let (findings, kernel) = types(path, read);
+            let (findings, kernel) = btf(path, read);
             let found: Vec<_> = findings.iter().map(|finding| (finding.id, finding.verdict)).collect();
             assert_eq!(found, verdicts);
             assert_eq!(kernel.is_some(), fix.is_empty());

@@ -1,4 +1,4 @@
-//! Memory: the probe's maps, the peak at the start, and what is available.
+//! Checks memory: the size of the probe's maps, the daemon's peak, available memory and limits.
 
 use std::{fs, path::Path};
 
@@ -8,49 +8,49 @@ use biolat_probe::release::Release;
 
 use super::finding::Finding;
 
-/// The other maps but `MARKS`, about.
+/// Approximate size of the maps other than counters and `MARKS`.
 const OTHER_MAPS: u64 = 512 << 10;
-/// The daemon's peak memory at its start, in multiples of the size of the kernel's BTF.
+/// The daemon's peak memory at startup, in multiples of the kernel's BTF size.
 const BTF_TIMES: u64 = 5;
 /// Headroom below a limit.
 const SPARE: u64 = 8 << 20;
-/// The daemon's memory from then on.
+/// The daemon's memory after startup.
 const DAEMON: u64 = 6 << 20;
 
-/// The size of the maps that hold the counters.
+/// Size of the maps that hold counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapSize {
     pub(super) slots: u32,
     pub(super) cpus: u64,
-    /// Of one slot, on all CPUs.
+    /// Size of a slot on all CPUs.
     pub(super) slot_bytes: u64,
-    /// Of the tables of workloads.
+    /// Size of the workload tables.
     pub(super) workload_bytes: u64,
-    /// Whether the understudy can be attached, which has as many counters.
+    /// Whether the understudy can be attached, which doubles the counters.
     pub(super) has_understudy: bool,
 }
 
 impl MapSize {
-    /// At the start.
+    /// Size of the counters at startup.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.slots) * self.slot_bytes + self.workload_bytes
     }
 
-    /// With the understudy.
-    fn most_bytes(&self) -> u64 {
+    /// Size of the counters once the understudy is attached.
+    fn max_bytes(&self) -> u64 {
         self.bytes() * (1 + u64::from(self.has_understudy))
     }
 
-    /// Of the maps that hold no counters.
+    /// Size of the maps that hold no counters.
     fn other_bytes(&self) -> u64 {
         let marks = u64::from(mark::lines(self.cpus as u32)) * size_of::<Mark>() as u64;
         OTHER_MAPS + if self.has_understudy { marks } else { 0 }
     }
 
-    /// The daemon's peak memory, with BTF of this size: at its start, or later with the understudy.
+    /// The daemon's peak memory with BTF of this size: at startup, or later with the understudy.
     pub(super) fn peak(&self, btf_bytes: usize) -> u64 {
         let at_start = self.bytes() + (btf_bytes as u64 * BTF_TIMES).max(DAEMON);
-        self.other_bytes() + at_start.max(self.most_bytes() + DAEMON)
+        self.other_bytes() + at_start.max(self.max_bytes() + DAEMON)
     }
 }
 
@@ -58,11 +58,11 @@ pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
     let MapSize { slots, cpus, slot_bytes, workload_bytes, has_understudy } = map_size;
-    let bytes = map_size.most_bytes();
+    let bytes = map_size.max_bytes();
     let counters = map_size.bytes() - workload_bytes;
     let workloads = match workload_bytes {
         0 => String::new(),
-        bytes => format!(", and {} of workloads", mib(bytes)),
+        bytes => format!(", and {} for workloads", mib(bytes)),
     };
     let text = format!(
         "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}{}",
@@ -83,14 +83,14 @@ pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     }
 }
 
-/// `MemAvailable` of `/proc/meminfo`.
+/// Reads `MemAvailable` from `/proc/meminfo`.
 pub(super) fn available(procfs: &Path) -> Option<u64> {
     let text = fs::read_to_string(procfs.join("meminfo")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Of the cgroup; none without a limit.
+/// Checks the cgroup's memory limit, if there is one.
 pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
     const ID: &str = "memory.limit";
     const SUBJECT: &str = "memory limit";
@@ -108,7 +108,7 @@ pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
     })
 }
 
-/// The lowest limit of this process' cgroup and its ancestors.
+/// Returns the lowest memory limit of this process's cgroup and its ancestors.
 pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
     let groups = fs::read_to_string(procfs.join("self/cgroup")).ok()?;
     let root = sysfs.join("fs/cgroup");
@@ -128,31 +128,34 @@ pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
             .filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok())
             .collect()
     });
-    // cgroup v1 has no word for "no limit" but a very large number.
+    // cgroup v1 expresses "no limit" as a very large number.
     limits.min().filter(|&limit| limit < 1 << 60)
 }
 
-/// Of locked memory, on kernels that count maps against it.
+/// Checks the limit on locked memory, on kernels that count maps against it.
 pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: MapSize) -> Option<Finding> {
     const ID: &str = "memory.locked";
     const SUBJECT: &str = "locked memory";
     if release > Release::LAST_WITH_MEMLOCK {
         return None;
     }
-    let needed = map_size.most_bytes() + map_size.other_bytes();
+    let needed = map_size.max_bytes() + map_size.other_bytes();
     Some(if may_raise || limit == libc::RLIM_INFINITY {
         Finding::ok(ID, SUBJECT, "no limit")
     } else if limit >= needed {
         Finding::ok(
             ID,
             SUBJECT,
-            format!("{} of {}, against which this kernel counts maps", mib(needed), mib(limit)),
+            format!("{} of {}; this kernel counts BPF maps against this limit", mib(needed), mib(limit)),
         )
     } else {
-        let text =
-            format!("{}, against which this kernel counts maps: they need {}", mib(limit), mib(needed));
+        let text = format!(
+            "limit {}, but the probe's maps need {}, which this kernel counts against it",
+            mib(limit),
+            mib(needed)
+        );
         Finding::fail(ID, SUBJECT, text).step(
-            "in the shell that starts it: `ulimit -l unlimited`; in a systemd unit: LimitMEMLOCK=infinity",
+            "in the shell that starts biolat: `ulimit -l unlimited`; in a systemd unit: LimitMEMLOCK=infinity",
         )
     })
 }
@@ -173,9 +176,9 @@ mod tests {
         MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0, has_understudy: false };
     const MIB: u64 = 1 << 20;
 
-    /// The figures are those that README and ARCHITECTURE name.
+    /// The figures also appear in README and ARCHITECTURE.
     #[test]
-    fn size_of_the_counters() {
+    fn compares_counters_with_available_memory() {
         let finding = counters(WIDE, None);
         assert_eq!(finding.text, "103.5 MiB of counters: 48 series x 384 possible CPUs x 5888 bytes");
         for (available, verdict) in [(3000 * MIB, Fine), (1000 * MIB, Note), (100 * MIB, Fail)] {
@@ -186,21 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn the_understudy_has_as_many_counters() {
+    fn understudy_doubles_the_counters() {
         let both = MapSize { has_understudy: true, ..WIDE };
         let finding = counters(both, Some(200 * MIB));
         assert_eq!(finding.verdict, Fail, "103.5 MiB would be enough for one program");
         let expected = "x 5888 bytes; twice as much once the second program is attached, but only 200.0 MiB are available";
         assert!(finding.text.ends_with(expected), "{finding:?}");
-        // With few series, the start needs more. Marks: 4 KiB for each CPU.
-        let of_counters = WIDE.bytes() + 6 * MIB - BTF_TIMES * 5_500_000;
-        assert_eq!(both.peak(5_500_000) - WIDE.peak(5_500_000), of_counters + 512 * 4096);
+        // With few series, the peak is at startup. Marks take 4 KiB per CPU.
+        let more_counters = WIDE.bytes() + 6 * MIB - BTF_TIMES * 5_500_000;
+        assert_eq!(both.peak(5_500_000) - WIDE.peak(5_500_000), more_counters + 512 * 4096);
         let both = MapSize { has_understudy: true, ..SMALL };
         assert_eq!(both.peak(5_500_000) - SMALL.peak(5_500_000), 2 * 4096);
     }
 
     #[test]
-    fn peak() {
+    fn compares_peak_with_memory_limit() {
         assert!((25 * MIB..30 * MIB).contains(&SMALL.peak(5_500_000)));
         assert_eq!(limit(None, MIB), None);
         assert_eq!(limit(Some(64 * MIB), 40 * MIB).unwrap().verdict, Fine);
@@ -210,27 +213,27 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_all_groups_counts() {
+    fn lowest_limit_of_all_ancestors_counts() {
         let tree = Tree::new("groups", &[]);
-        let least = |groups: &str| {
+        let lowest = |groups: &str| {
             tree.write("self/cgroup", groups.as_bytes());
             group_limit(&tree.0, &tree.0)
         };
         tree.write("fs/cgroup/a/b/memory.max", b"max\n");
-        assert_eq!(least("0::/a/b\n"), None);
+        assert_eq!(lowest("0::/a/b\n"), None);
         tree.write("fs/cgroup/a/memory.max", b"8000\n");
-        assert_eq!(least("0::/a/b\n"), Some(8000));
+        assert_eq!(lowest("0::/a/b\n"), Some(8000));
         tree.write("fs/cgroup/a/b/memory.max", b"9000\n");
-        assert_eq!(least("0::/a/b\n"), Some(8000));
-        assert_eq!(least("0::/elsewhere\n"), None);
+        assert_eq!(lowest("0::/a/b\n"), Some(8000));
+        assert_eq!(lowest("0::/elsewhere\n"), None);
         tree.write("fs/cgroup/memory/c/memory.limit_in_bytes", b"9223372036854771712\n");
-        assert_eq!(least("5:cpu:/\n4:memory:/c\n0::/\n"), None);
+        assert_eq!(lowest("5:cpu:/\n4:memory:/c\n0::/\n"), None);
         tree.write("fs/cgroup/memory/memory.limit_in_bytes", b"5000\n");
-        assert_eq!(least("5:cpu:/\n4:hugetlb,memory:/c\n0::/\n"), Some(5000));
+        assert_eq!(lowest("5:cpu:/\n4:hugetlb,memory:/c\n0::/\n"), Some(5000));
     }
 
     #[test]
-    fn locked_memory_counts_on_old_kernels() {
+    fn locked_memory_limits_old_kernels_only() {
         let old = Release(5, 10);
         assert_eq!(locked(Release(5, 11), 0, false, SMALL), None);
         assert_eq!(locked(old, 64 << 10, true, SMALL).unwrap().verdict, Fine);

@@ -1,8 +1,8 @@
-//! `biolat-daemon check`: what works on this host, what does not, and how to fix it.
+//! `biolat-daemon check`: reports what works on this host and how to fix what does not.
 //!
-//! Each subject is a function from facts to findings; only this file and what it calls to collect facts reads the
-//! host. It changes nothing: it loads the probe and discards it without attaching it, and connects only to the addresses
-//! that the daemon is to listen on.
+//! This file collects facts about the host and passes them to one function per subject, which returns findings. Nothing on the
+//! host changes: the probe is loaded and discarded without being attached, and connections are made only to the addresses that
+//! the daemon would listen on.
 
 mod auth_modes;
 mod devices;
@@ -55,19 +55,20 @@ use memory::MapSize;
 use probe_load::Skipped;
 use process_rights::ProcessRights;
 
-/// The exit status if something does not work.
+/// Exit status if something does not work.
 const EXIT_FAILED: u8 = 1;
 
-/// The long help.
-pub const ABOUT: &str = "Check what works on this host; every failure is shown with its fix
+/// Long help text.
+pub const ABOUT: &str = "Check whether biolat works on this host, and show the fix for each failure
 
-It checks all that the daemon needs: the kernel and its BTF, capabilities, memory, which latencies the kernel records of \
-each device, the port. It loads the probe, if this process may, and discards it without attaching it; it changes nothing \
-on the host. It connects to the port to find out who listens there: with socket activation, that starts biolat.
+Checks everything that the daemon needs: the kernel and its BTF, capabilities, memory, the latencies that the kernel \
+records for each device, and the port. If this process has the capabilities, it loads the probe and discards it without \
+attaching it. Nothing on the host changes. If the port is in use, the check connects to it to find out which program \
+listens there. With socket activation, that starts biolat.
 
-It reads a web config with the permissions of the user that runs it: run it as the service's user to check those.
+The web config is read with the permissions of the user who runs the check: run it as the service's user to test them.
 
-Options and environment variables are the daemon's: give the same ones. The Debian package has them in \
+Options and environment variables are those of the daemon: pass the same ones. The Debian package keeps them in \
 /etc/default/biolat.";
 
 const EXAMPLES: &str = "Examples:
@@ -83,12 +84,12 @@ Exit status: 0 if everything works, possibly with notes; 1 if something does not
 pub struct CheckOptions {
     /// Print a JSON document instead of text
     ///
-    /// It has a version, whether everything works, and the findings: id, subject, verdict (ok, note, fail), text, and fixes,
-    /// each a command or a step, any one of which is enough.
+    /// The document has a version, whether everything works, and the findings: id, subject, verdict (ok, note, fail), text and
+    /// fixes. A fix is a command or a step; any one of them is enough.
     #[arg(short, long)]
     pub json: bool,
 
-    /// When to use colours; NO_COLOR in the environment turns them off too
+    /// When to use colours; NO_COLOR in the environment also turns them off
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
@@ -111,7 +112,7 @@ pub struct CheckOptions {
     pub host: Host,
 }
 
-/// Checks, and prints the findings.
+/// Runs the checks and prints the findings.
 pub fn run(options: CheckOptions) -> Result<ExitCode> {
     let terminal = Terminal::of_stdout(options.color);
     let is_json = options.json;
@@ -128,7 +129,7 @@ pub fn run(options: CheckOptions) -> Result<ExitCode> {
         false => text::report(&findings, terminal, terminal.width()),
     };
     match io::stdout().lock().write_all(output.as_bytes()) {
-        // A closed pipe is not an error: the exit status tells.
+        // A closed pipe is not an error: the exit status still conveys the result.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             return Err(error).context("cannot write the findings");
         }
@@ -137,7 +138,7 @@ pub fn run(options: CheckOptions) -> Result<ExitCode> {
     Ok(if count(&findings, Verdict::Fail) == 0 { ExitCode::SUCCESS } else { EXIT_FAILED.into() })
 }
 
-/// What is checked.
+/// Everything that is checked.
 struct Subjects {
     host: Host,
     selection: Selection,
@@ -168,7 +169,7 @@ impl Subjects {
 
     fn check(&self) -> Result<Vec<Finding>> {
         let Host { sysfs, procfs, container_logs, .. } = &self.host;
-        // Like the daemon, for which permitted capabilities are enough.
+        // Like the daemon, which only needs the capabilities in its permitted set.
         let _ = own_rights::raise();
         let process = ProcessRights::read(procfs).with_context(|| {
             format!(
@@ -182,7 +183,7 @@ impl Subjects {
         let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
         let is_supported = known.is_none_or(|release| release.supported().is_ok());
         let path = self.host.btf();
-        let (found, kernel) = kernel::types(&path, fs::read(&path));
+        let (found, kernel) = kernel::btf(&path, fs::read(&path));
         findings.extend(found);
         findings.extend(kernel.as_ref().map(|(kernel, _)| kernel::recursion(kernel)));
 
@@ -225,14 +226,14 @@ impl Subjects {
 
         findings.extend(devices.findings);
         if self.probe.workloads > 0 {
-            findings.push(workloads::charged(knows_cgroups, sysfs));
+            findings.push(workloads::charged_cgroups(knows_cgroups, sysfs));
             findings.extend(workloads::pods(container_logs));
         }
         let all = &self.listen;
         findings.extend(all.iter().enumerate().map(|(place, &at)| {
             match listen::overlap(at, &all[..place]) {
-                Some(other) => port::twice(at, other),
-                None => port::port(at, listen::is_free(at, all), port_probe::probe),
+                Some(other) => port::conflict(at, other),
+                None => port::port(at, listen::check_bindable(at, all), port_probe::probe),
             }
         }));
         findings.extend(
@@ -240,7 +241,7 @@ impl Subjects {
                 .as_deref()
                 .map(|folder| pin::pin(folder, pin::read(folder, self.probe.sizes, self.probe.workloads))),
         );
-        // The daemon reads it without the capabilities that let root read any file.
+        // The daemon reads the web config without the capabilities that let root read any file.
         own_rights::clear_effective().context("cannot drop capabilities")?;
         findings.extend(self.web_config.as_deref().map(auth_modes::auth_modes));
         Ok(findings)
@@ -257,7 +258,7 @@ impl Subjects {
     }
 }
 
-/// Of the probe's maps at the start, with so many devices.
+/// Returns the size of the probe's maps at startup, with this number of devices.
 fn map_size(devices: usize, options: &biolat_probe::Options, has_understudy: bool) -> Result<MapSize> {
     let slot_bytes = slot_bytes(options.sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
@@ -271,7 +272,7 @@ fn map_size(devices: usize, options: &biolat_probe::Options, has_understudy: boo
     })
 }
 
-/// The path of this program.
+/// Returns the path of this program.
 fn program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "biolat-daemon".into())
 }

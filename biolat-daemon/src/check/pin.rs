@@ -1,4 +1,4 @@
-//! The folder of `--pin`: whether a probe can be kept there, and what is.
+//! Checks the directory of `--pin`: whether a probe can be kept there, and whether there is one.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use biolat_model::shell;
 
 use super::finding::Finding;
 
-/// What is in it.
+/// The contents of the directory.
 pub(super) enum Contents {
     Nothing,
-    /// It does not exist; the daemon makes it.
+    /// The directory does not exist; the daemon creates it.
     Missing,
-    /// The probe of a daemon that runs.
+    /// The probe of a running daemon.
     InUse,
-    /// A probe that nobody reads.
+    /// A probe without a daemon.
     Probe,
-    /// Probes that the daemon would not continue with, and why.
+    /// A probe that the daemon cannot continue with, and the reason.
     NotContinuable(String),
-    /// A probe that cannot be opened, and what to do.
+    /// A probe that cannot be opened, and the error.
     NotOpened(String),
 }
 
-/// Reads it, for a daemon with these options.
+/// Reads the directory for a daemon with these options.
 pub(super) fn read(folder: &Path, sizes: bool, workloads: u32) -> anyhow::Result<Contents> {
     if is_missing(folder)? {
         return Ok(Contents::Missing);
@@ -44,25 +44,24 @@ pub(super) fn pin(folder: &Path, contents: anyhow::Result<Contents>) -> Finding 
     const SUBJECT: &str = "kept probe";
     let shown = folder.display();
     let unpin = format!("biolat-daemon unpin {}", shell::quoted(&shown.to_string()));
-    let left = |text| Finding::note(ID, SUBJECT, text).command(unpin.clone());
+    let note = |text| Finding::note(ID, SUBJECT, text).command(unpin.clone());
     match contents {
         Ok(Contents::Nothing) => Finding::ok(ID, SUBJECT, format!("nothing is kept in {shown} yet")),
         Ok(Contents::Missing) => {
-            Finding::ok(ID, SUBJECT, format!("{shown} does not exist yet: biolat makes it"))
+            Finding::ok(ID, SUBJECT, format!("{shown} does not exist yet: biolat will create it"))
         }
         Ok(Contents::InUse) => {
             Finding::ok(ID, SUBJECT, format!("a running biolat keeps its probe in {shown}"))
         }
-        Ok(Contents::Probe) => left(format!(
-            "a probe without a daemon is kept in {shown}, and counts on: the next daemon continues with it"
+        Ok(Contents::Probe) => note(format!(
+            "a probe without a daemon is kept in {shown} and still counts: the next daemon will continue with it"
         )),
-        Ok(Contents::NotContinuable(reason)) => left(format!(
-            "a probe that is kept in {shown} cannot be continued, {reason}: the next daemon removes it and starts at \
-             zero"
+        Ok(Contents::NotContinuable(reason)) => note(format!(
+            "the probe kept in {shown} cannot be continued, {reason}: the next daemon will remove it and start at zero"
         )),
         Ok(Contents::NotOpened(error)) => Finding::fail(ID, SUBJECT, error).command(unpin),
         Err(error) => Finding::fail(ID, SUBJECT, format!("{error:#}"))
-            .step("mount a BPF file system, and give --pin a folder of it that the daemon may write to"),
+            .step("mount a BPF file system, and give --pin a directory on it that the daemon can write to"),
     }
 }
 
@@ -78,10 +77,10 @@ mod tests {
     };
 
     #[test]
-    fn what_is_kept() {
+    fn reports_contents() {
         for (contents, verdict, expected) in [
             (Ok(Contents::Nothing), Fine, "nothing is kept in /sys/fs/bpf/biolat"),
-            (Ok(Contents::Missing), Fine, "biolat makes it"),
+            (Ok(Contents::Missing), Fine, "biolat will create it"),
             (Ok(Contents::InUse), Fine, "a running biolat"),
             (Ok(Contents::Probe), Note, "without a daemon"),
             (

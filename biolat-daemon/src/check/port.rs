@@ -1,4 +1,4 @@
-//! Each address to listen on: whether it is free, and if not, whether biolat has it.
+//! Checks each listen address: whether it is free or, if not, whether biolat already listens there.
 
 use std::{io, net::SocketAddr};
 
@@ -7,7 +7,7 @@ use crate::listen;
 
 const ID: &str = "port";
 
-/// `probe` finds out who listens there.
+/// Checks an address. `probe` finds out which program listens there.
 pub(super) fn port(
     address: SocketAddr,
     bound: io::Result<()>,
@@ -22,7 +22,7 @@ pub(super) fn port(
             None => finding,
         };
     }
-    let is_here = match probe(address) {
+    let running = match probe(address) {
         PortOwner::Ready(version) => format!("biolat is already running, and ready: {version}"),
         PortOwner::NotReady => "biolat is already running, and not ready yet".to_owned(),
         PortOwner::Https => "biolat is already running, with TLS".to_owned(),
@@ -32,11 +32,11 @@ pub(super) fn port(
             return taken(address, subject, &format!("is taken by a program that does not answer: {why}"));
         }
     };
-    Finding::note(ID, subject, is_here)
+    Finding::note(ID, subject, running)
 }
 
-/// An address that conflicts with another one of the options.
-pub(super) fn twice(address: SocketAddr, other: SocketAddr) -> Finding {
+/// Reports an address that conflicts with another `--listen` address.
+pub(super) fn conflict(address: SocketAddr, other: SocketAddr) -> Finding {
     let text = match address == other {
         true => format!("{address} is given twice"),
         false => format!("{address} and {other} conflict"),
@@ -46,7 +46,7 @@ pub(super) fn twice(address: SocketAddr, other: SocketAddr) -> Finding {
 
 fn taken(address: SocketAddr, subject: String, how: &str) -> Finding {
     Finding::fail(ID, subject, format!("{address} {how}")).step(format!(
-        "choose another port with --listen, or stop that program: `sudo ss -ltnp 'sport = :{}'` shows it",
+        "choose another port with --listen, or stop that program; `sudo ss -ltnp 'sport = :{}'` shows it",
         address.port()
     ))
 }
@@ -60,11 +60,11 @@ mod tests {
             finding::Verdict::{Fail, Note, Ok as Fine},
             port_probe::PortOwner,
         },
-        port, twice,
+        conflict, port,
     };
 
     #[test]
-    fn owners_of_a_port() {
+    fn reports_port_owner() {
         let address = "127.0.0.1:9976".parse().unwrap();
         let finding = port(address, Ok(()), |_| panic!("not needed"));
         assert_eq!((finding.id, finding.verdict, finding.subject.as_str()), ("port", Fine, "port 9976"));
@@ -86,18 +86,19 @@ mod tests {
     }
 
     #[test]
-    fn conflicts() {
+    fn reports_conflicting_addresses() {
         let [any, one] = ["0.0.0.0:80", "127.0.0.1:80"].map(|address| address.parse().unwrap());
-        for (finding, expected) in
-            [(twice(one, any), "127.0.0.1:80 and 0.0.0.0:80 conflict"), (twice(one, one), "given twice")]
-        {
+        for (finding, expected) in [
+            (conflict(one, any), "127.0.0.1:80 and 0.0.0.0:80 conflict"),
+            (conflict(one, one), "given twice"),
+        ] {
             assert_eq!((finding.id, finding.verdict), ("port", Fail));
             assert!(finding.text.contains(expected), "{finding:?}");
         }
     }
 
     #[test]
-    fn addresses_that_cannot_be_used() {
+    fn reports_addresses_that_cannot_be_bound() {
         for (code, expected) in [(libc::EADDRNOTAVAIL, "does not have"), (libc::EACCES, "below 1024")] {
             let refused = Err(io::Error::from_raw_os_error(code));
             let finding = port("192.0.2.1:80".parse().unwrap(), refused, |_| panic!("not needed"));

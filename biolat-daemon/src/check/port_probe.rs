@@ -1,4 +1,4 @@
-//! Who listens on a port: biolat or another program. A minimal HTTP client.
+//! A minimal HTTP client that finds out whether biolat or another program listens on a port.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -6,33 +6,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who listens there.
+/// The program that listens on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortOwner {
-    /// biolat of this version, with a snapshot.
+    /// biolat with a snapshot, and its version.
     Ready(String),
-    /// biolat without a snapshot yet.
+    /// biolat without a snapshot.
     NotReady,
     /// biolat with TLS.
     Https,
-    /// biolat with passwords.
+    /// biolat that requires a password.
     Password,
     /// Another program.
     Other,
-    /// Unknown, and why.
+    /// A program that does not answer, and the error.
     Silent(String),
 }
 
-/// How long an answer may take.
+/// How long a response may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest part of an answer that is searched.
+/// Maximum number of bytes read from a response.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Finds out who listens on an address of this host.
+/// Finds out which program listens on an address of this host.
 pub(super) fn probe(address: SocketAddr) -> PortOwner {
     owner(address).unwrap_or_else(|error| match error.kind() {
         io::ErrorKind::WouldBlock => PortOwner::Silent(format!("no answer within {PROBE_TIMEOUT:?}")),
-        // It does not speak HTTP.
+        // The program does not speak HTTP.
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => PortOwner::Other,
         _ => PortOwner::Silent(error.to_string()),
     })
@@ -61,7 +61,7 @@ fn owner(address: SocketAddr) -> io::Result<PortOwner> {
     })
 }
 
-/// The answer, or as much of it as is enough.
+/// Sends a request and reads the response, until `is_enough` accepts part of it.
 fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
     let ends = Instant::now() + PROBE_TIMEOUT;
     let mut stream = TcpStream::connect_timeout(&reachable(address), PROBE_TIMEOUT)?;
@@ -78,7 +78,7 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
         }
         stream.set_read_timeout(Some(left))?;
         let length = match stream.read(&mut part) {
-            // With a timeout, a read fails with EINTR after the process was stopped: signal(7).
+            // With a timeout set, a read fails with EINTR after the process was stopped and continued: signal(7).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
@@ -86,7 +86,7 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
         if length == 0 || answer.len() > MAX_BYTES {
             break;
         }
-        // A match may begin in the part before.
+        // A match can begin in the previous part.
         if is_enough(&String::from_utf8_lossy(&answer[searched..])) {
             break;
         }
@@ -95,7 +95,7 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Wildcard addresses include the loopback address.
+/// Replaces a wildcard address with the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -122,8 +122,8 @@ mod tests {
 
     use super::{PortOwner, probe, reachable, version};
 
-    /// A server with these answers, one per connection.
-    fn saying(answers: &[&str]) -> SocketAddr {
+    /// Starts a server that sends one of these answers per connection.
+    fn answering(answers: &[&str]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let answers: Vec<_> = answers.iter().map(|&answer| answer.to_owned()).collect();
@@ -138,38 +138,38 @@ mod tests {
     }
 
     #[test]
-    fn other_programs() {
-        for said in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Healthy.\n"] {
-            assert_eq!(probe(saying(&[said])), PortOwner::Other, "{said}");
+    fn recognizes_other_programs() {
+        for answer in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Healthy.\n"] {
+            assert_eq!(probe(answering(&[answer])), PortOwner::Other, "{answer}");
         }
-        for said in [
+        for answer in [
             "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"other\"\r\n\r\n",
             "HTTP/1.1 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.",
         ] {
-            assert_eq!(probe(saying(&[said])), PortOwner::Other, "{said}");
+            assert_eq!(probe(answering(&[answer])), PortOwner::Other, "{answer}");
         }
         let healthy = "HTTP/1.1 200 OK\r\n\r\nhealthy\n";
-        assert_eq!(probe(saying(&[healthy, "HTTP/1.1 200 OK\r\n\r\nup 1\n"])), PortOwner::Other);
+        assert_eq!(probe(answering(&[healthy, "HTTP/1.1 200 OK\r\n\r\nup 1\n"])), PortOwner::Other);
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(probe(closed), PortOwner::Silent(_)));
     }
 
     #[test]
-    fn a_program_that_does_not_answer() {
+    fn times_out_without_an_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let said = probe(listener.local_addr().unwrap());
-        assert_eq!(said, PortOwner::Silent("no answer within 3s".into()));
+        let owner = probe(listener.local_addr().unwrap());
+        assert_eq!(owner, PortOwner::Silent("no answer within 3s".into()));
     }
 
     #[test]
-    fn its_version() {
+    fn reads_version_from_build_info() {
         let info = "# TYPE x\nbiolat_build_info{version=\"0.1.0\",revision=\"abc\"} 1\n";
         assert_eq!(version(info).as_deref(), Some("0.1.0 (abc)"));
         assert_eq!((version("biolat_build_info{version=\"0."), version("")), (None, None));
     }
 
     #[test]
-    fn where_to_reach_it() {
+    fn reaches_wildcards_by_loopback() {
         let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
         assert_eq!(reached("0.0.0.0:1"), "127.0.0.1:1");
         assert_eq!(reached("[::]:1"), "[::1]:1");

@@ -1,4 +1,4 @@
-//! Whether the kernel accepts the probe: loaded if this process may, and discarded.
+//! Checks whether the kernel accepts the probe, by loading and discarding it.
 
 use anyhow::Result;
 use biolat_probe::{ProgramCounts, load_error::LoadError};
@@ -11,19 +11,19 @@ const SUBJECT: &str = "probe";
 pub(super) fn tried(outcome: Result<ProgramCounts>) -> Finding {
     match outcome {
         Ok(counts) => {
-            let walked = match counts.verified_instructions {
+            let verified = match counts.verified_instructions {
                 // Unknown before Linux 5.16.
                 0 => String::new(),
-                walked => format!(": the verifier processed {walked} instructions"),
+                verified => format!(": the verifier processed {verified} instructions"),
             };
-            Finding::ok(ID, SUBJECT, format!("the kernel accepts it{walked}"))
+            Finding::ok(ID, SUBJECT, format!("the kernel accepts it{verified}"))
         }
         Err(error) => match error.downcast::<LoadError>() {
-            Ok(refusal) => {
-                let finding = Finding::fail(ID, SUBJECT, refusal.what);
-                match refusal.remedy {
+            Ok(rejection) => {
+                let finding = Finding::fail(ID, SUBJECT, rejection.what);
+                match rejection.remedy {
                     Some(remedy) => finding.step(remedy),
-                    None => finding.step("report it, with this line and the output of `uname -r`"),
+                    None => finding.step("report this with the line above and the output of `uname -r`"),
                 }
             }
             Err(error) => Finding::fail(ID, SUBJECT, format!("{error:#}")),
@@ -37,7 +37,7 @@ pub(super) enum Skipped {
     Rights,
     /// The kernel is not supported.
     Kernel,
-    /// The memory limit is too low: the kernel would kill this process.
+    /// The memory limit is too low; the kernel would kill this process.
     Memory,
 }
 
@@ -64,15 +64,15 @@ mod tests {
     };
 
     #[test]
-    fn outcomes() {
+    fn reports_outcome() {
         let counts = |verified_instructions| ProgramCounts { verified_instructions, ..Default::default() };
         let finding = tried(Ok(counts(4900)));
         assert_eq!(finding.verdict, Fine);
         assert_eq!(finding.text, "the kernel accepts it: the verifier processed 4900 instructions");
         assert_eq!(tried(Ok(counts(0))).text, "the kernel accepts it");
-        for (remedy, expected) in [(Some("do that"), "do that"), (None, "report it")] {
-            let refusal = LoadError { what: "cannot load".into(), remedy: remedy.map(str::to_owned) };
-            let finding = tried(Err(refusal.into()));
+        for (remedy, expected) in [(Some("do that"), "do that"), (None, "report this")] {
+            let rejection = LoadError { what: "cannot load".into(), remedy: remedy.map(str::to_owned) };
+            let finding = tried(Err(rejection.into()));
             assert_eq!((finding.verdict, finding.text.as_str()), (Fail, "cannot load"));
             assert!(
                 matches!(&finding.fix[..], [Fix::Step(step)] if step.starts_with(expected)),

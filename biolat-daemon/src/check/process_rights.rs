@@ -1,4 +1,4 @@
-//! The capabilities of this process, by `/proc/self`.
+//! Capabilities and restrictions of this process, read from `/proc/self`.
 
 use std::{fs, io, path::Path};
 
@@ -10,10 +10,10 @@ pub(super) struct ProcessRights {
     /// User id.
     pub(super) user: u32,
     pub(super) effective: CapsHashSet,
-    /// The most that it can ever have.
+    /// The bounding set: capabilities that the process can ever get.
     pub(super) bounding: CapsHashSet,
     pub(super) no_new_privs: bool,
-    /// Whether it is in the initial user namespace, where capabilities apply to the whole kernel.
+    /// Whether the process is in the initial user namespace, where capabilities apply to the whole kernel.
     pub(super) in_first_namespace: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn fields() {
+    fn parses_status_and_uid_map() {
         use caps::Capability::{CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN};
         assert!(root().effective.contains(&CAP_SYS_ADMIN) && root().in_first_namespace);
         let some = with_perfmon_alone();

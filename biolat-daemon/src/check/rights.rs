@@ -1,4 +1,4 @@
-//! Whether this process may load the probe, and how it would come to that.
+//! Checks whether this process may load the probe: capabilities, user namespace, lockdown.
 
 use std::path::Path;
 
@@ -15,13 +15,16 @@ pub(super) fn capabilities(process: &ProcessRights, program: &Path) -> Finding {
         return Finding::fail(
             ID,
             SUBJECT,
-            "this is not the initial user namespace: capabilities here do not apply to the kernel as a whole",
+            "this is not the initial user namespace: capabilities do not apply to the whole kernel here",
         )
-        .step("run it in the initial one: a rootful container; no PrivateUsers= in a unit; no hostUsers: false in a pod");
+        .step(
+            "run it in the initial user namespace: in a rootful container, in a unit without PrivateUsers=, in a pod without \
+             hostUsers: false",
+        );
     }
     let Some(missing) = rights::missing_of(&process.effective) else {
         let text =
-            if process.user == 0 { "root, with all that is needed" } else { "CAP_BPF and CAP_PERFMON" };
+            if process.user == 0 { "root with all required capabilities" } else { "CAP_BPF and CAP_PERFMON" };
         return Finding::ok(ID, SUBJECT, text);
     };
     let finding = Finding::fail(
@@ -36,7 +39,7 @@ pub(super) fn capabilities(process: &ProcessRights, program: &Path) -> Finding {
     }
     if process.no_new_privs {
         return finding
-            .step("no_new_privs is set, which rules out sudo and setcap. In a pod: allowPrivilegeEscalation: true")
+            .step("no_new_privs is set, so sudo and setcap cannot help; in a pod: allowPrivilegeEscalation: true")
             .step("in a systemd unit: AmbientCapabilities=CAP_BPF CAP_PERFMON");
     }
     let program = program.display().to_string();
@@ -44,22 +47,22 @@ pub(super) fn capabilities(process: &ProcessRights, program: &Path) -> Finding {
     finding
         .command(format!("sudo {program} check"))
         .command(format!("sudo setcap cap_bpf,cap_perfmon+p {program}"))
-        .step("with the Debian package: `sudo systemctl start biolat` (its unit grants them)")
+        .step("with the Debian package: `sudo systemctl start biolat` (its unit grants the capabilities)")
 }
 
-/// The kernel's lockdown mode, if it is enabled.
+/// Checks the kernel's lockdown mode, if lockdown is on.
 pub(super) fn lockdown(modes: &str, is_loaded: bool) -> Option<Finding> {
     const ID: &str = "rights.lockdown";
     const SUBJECT: &str = "lockdown";
     let (_, rest) = modes.split_once('[')?;
     let mode = rest.split_once(']').map(|(mode, _)| mode).filter(|&mode| mode != "none")?;
     Some(if is_loaded {
-        Finding::ok(ID, SUBJECT, format!("{mode}; the probe loads nevertheless"))
+        Finding::ok(ID, SUBJECT, format!("{mode}; the probe loads anyway"))
     } else if mode == "confidentiality" {
-        Finding::fail(ID, SUBJECT, "confidentiality: the kernel lets no BPF program read its memory")
-            .step("boot with `lockdown=integrity`, under which the probe loads")
+        Finding::fail(ID, SUBJECT, "confidentiality: BPF programs cannot read kernel memory")
+            .step("boot with `lockdown=integrity`, which allows the probe")
     } else {
-        Finding::note(ID, SUBJECT, format!("{mode}: it may be why the kernel rejects the probe"))
+        Finding::note(ID, SUBJECT, format!("{mode}: this may be why the kernel rejects the probe"))
     })
 }
 
@@ -81,7 +84,7 @@ mod tests {
     };
 
     #[test]
-    fn capabilities_by_process() {
+    fn reports_missing_capabilities_with_fixes() {
         for (process, verdict, text, fix) in [
             (root(), Fine, "root", ""),
             (
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn lockdown_is_a_reason_only_if_the_probe_does_not_load() {
+    fn lockdown_matters_only_if_the_probe_does_not_load() {
         assert_eq!(lockdown("[none] integrity confidentiality\n", false), None);
         assert_eq!(lockdown("", false), None);
         for (modes, otherwise) in

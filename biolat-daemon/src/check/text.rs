@@ -1,14 +1,14 @@
-//! Findings for people: marks and colours on a terminal, words elsewhere; one line for each in a pipe.
+//! Findings as text, for people: with symbols and colours on a terminal; words and unwrapped lines in a pipe.
 
 use biolat_model::text::sanitize;
 use biolat_system::terminal::{Highlight, Terminal, wrapped};
 
 use super::finding::{Finding, Fix, Verdict, count};
 
-/// The widest lines, which are still easy to read.
+/// Maximum line width that is still easy to read.
 const MAX_WIDTH: usize = 100;
 
-/// The least width of the text behind a long subject.
+/// Minimum width of the text next to a long subject.
 const MIN_TEXT_WIDTH: usize = 20;
 
 fn verdict(terminal: Terminal, verdict: Verdict) -> String {
@@ -34,7 +34,7 @@ pub(super) fn report(findings: &[Finding], terminal: Terminal, width: usize) -> 
         for (index, fix) in finding.fix.iter().enumerate() {
             let or = if index == 0 { "" } else { "or " };
             let fix = match fix {
-                // Not wrapped, as it will be copied.
+                // Not wrapped, so that it can be copied.
                 Fix::Command(command) => {
                     format!("{or}run: {}", terminal.paint(Highlight::Strong, &sanitize::text(command)))
                 }
@@ -75,19 +75,19 @@ mod tests {
             Finding::note("b", "vda", "a model\x1b[2J with some more words than there is room for in a line")
                 .step("x"),
             Finding::fail("c", "port 9976", "taken")
-                .command("a command that is longer than a line is all the same whole")
+                .command("a command that is longer than a line stays in one piece")
                 .step("or so"),
         ]
     }
 
     #[test]
-    fn in_a_pipe() {
+    fn formats_for_a_pipe() {
         let expected = "\
 ok   kernel     Linux 6.12
 note vda        a model�[2J with some more words than there is room for in a line
                 x
 FAIL port 9976  taken
-                run: a command that is longer than a line is all the same whole
+                run: a command that is longer than a line stays in one piece
                 or or so
 
 1 failure, 1 note.
@@ -96,21 +96,21 @@ FAIL port 9976  taken
     }
 
     #[test]
-    fn on_a_terminal() {
+    fn formats_for_a_terminal() {
         let expected = "\
 ✓ kernel     Linux 6.12
 ! vda        a model�[2J with some more words than
              there is room for in a line
              x
 ✗ port 9976  taken
-             run: a command that is longer than a line is all the same whole
+             run: a command that is longer than a line stays in one piece
              or or so
 
 1 failure, 1 note.
 ";
         assert_eq!(report(&findings(), TERMINAL, 50), expected);
-        let finding = Finding::ok("a", "b", "which is said by `what is never broken` here");
-        let expected = "✓ b  which is said by\n     `what is never broken` here\n\nEverything works.\n";
+        let finding = Finding::ok("a", "b", "which contains some `text in backticks` here");
+        let expected = "✓ b  which contains some\n     `text in backticks` here\n\nEverything works.\n";
         assert_eq!(report(&[finding], TERMINAL, 40), expected);
         let coloured = report(&findings()[..1], Terminal { color: true, ..TERMINAL }, 50);
         assert_eq!(coloured, "\x1b[32m✓\x1b[0m kernel  Linux 6.12\n\n\x1b[1mEverything works.\x1b[0m\n");

@@ -1,4 +1,4 @@
-//! Whether I/O can be told by workload: which cgroups the kernel charges, and whether pods have names.
+//! Checks whether I/O can be attributed to workloads: which cgroups the kernel charges, and whether pod names are known.
 
 use std::{
     fs, io,
@@ -11,21 +11,21 @@ use super::finding::Finding;
 
 const SUBJECT: &str = "workloads";
 
-/// The most cgroups that are named.
-const MOST: usize = 4;
+/// Maximum number of cgroups that a finding lists.
+const MAX_LISTED: usize = 4;
 
-/// What fixes a controller that is off, as a step.
-const WITH_SYSTEMD: &str = "with systemd, for good: DefaultIOAccounting=yes in /etc/systemd/system.conf";
+/// Permanent fix for an io controller that is off.
+const WITH_SYSTEMD: &str = "permanently, with systemd: DefaultIOAccounting=yes in /etc/systemd/system.conf";
 
-/// Which cgroups the kernel charges with I/O.
-pub(super) fn charged(kernel_knows: bool, sysfs: &Path) -> Finding {
+/// Checks which cgroups the kernel charges with I/O.
+pub(super) fn charged_cgroups(has_blk_cgroup: bool, sysfs: &Path) -> Finding {
     const ID: &str = "workloads.cgroups";
     let root = sysfs.join("fs/cgroup");
-    if !kernel_knows {
+    if !has_blk_cgroup {
         return Finding::note(
             ID,
             SUBJECT,
-            "this kernel does not tell the cgroup of an I/O: it is built without CONFIG_BLK_CGROUP",
+            "this kernel does not record the cgroup of an I/O: it was built without CONFIG_BLK_CGROUP",
         );
     }
     if root.join("blkio").is_dir() {
@@ -39,43 +39,39 @@ pub(super) fn charged(kernel_knows: bool, sysfs: &Path) -> Finding {
         return Finding::note(ID, SUBJECT, format!("no cgroups in {}", root.display()))
             .step("mount the cgroup file system there");
     }
-    // The host's root has no such file; what a container sees as its root has one.
+    // The real root cgroup has no such file; the root of a container's cgroup namespace has one.
     if root.join("cgroup.type").exists() {
         let text = match has_io(&root.join("cgroup.controllers")) {
             true => "by cgroup v2; the io controller is on for this container",
-            false => "by cgroup v2; which cgroups are charged cannot be seen from this container",
+            false => "by cgroup v2; this container cannot see which cgroups are charged",
         };
         return Finding::ok(ID, SUBJECT, text);
     }
     if !has_io(&root.join(ENABLED)) {
-        return Finding::note(
-            ID,
-            SUBJECT,
-            "the io controller is off: all I/O is charged to the root cgroup, and not told apart",
-        )
-        .command(turned_on(&[&root]))
-        .step(WITH_SYSTEMD);
+        return Finding::note(ID, SUBJECT, "the io controller is off: all I/O is charged to the root cgroup")
+            .command(enable_command(&[&root]))
+            .step(WITH_SYSTEMD);
     }
     let ancestors = charged_ancestors(&root);
     if ancestors.is_empty() {
-        return Finding::ok(ID, SUBJECT, "by cgroup v2, where the io controller is on");
+        return Finding::ok(ID, SUBJECT, "by cgroup v2; the io controller is on");
     }
-    let (shown, others) = ancestors.split_at(ancestors.len().min(MOST));
+    let (shown, others) = ancestors.split_at(ancestors.len().min(MAX_LISTED));
     let names: Vec<_> = shown.iter().map(|path| format!("/{}", relative(path, &root))).collect();
     let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     Finding::note(
         ID,
         SUBJECT,
         format!(
-            "by cgroup v2; cgroups below these have no io controller, and their I/O is charged to these: {}{more}",
+            "by cgroup v2; these are charged with the I/O of all cgroups below them, which have no io controller: {}{more}",
             names.join(", ")
         ),
     )
-    .command(turned_on(shown))
+    .command(enable_command(shown))
     .step(WITH_SYSTEMD)
 }
 
-/// The file that says which controllers the children of a cgroup have.
+/// The file that lists the controllers of a cgroup's children.
 const ENABLED: &str = "cgroup.subtree_control";
 
 fn has_io(file: &Path) -> bool {
@@ -83,8 +79,8 @@ fn has_io(file: &Path) -> bool {
     controllers.split_whitespace().any(|controller| controller == "io")
 }
 
-/// The cgroups that have the io controller and children without it, the outermost first: they are charged with the I/O of all
-/// cgroups below.
+/// Returns the cgroups that have the io controller while their children do not, outermost first. They are charged with the I/O
+/// of all cgroups below them.
 fn charged_ancestors(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut with_io) = (Vec::new(), vec![root.to_owned()]);
     while !with_io.is_empty() {
@@ -113,19 +109,19 @@ fn relative(path: &Path, root: &Path) -> String {
     sanitize::text(&path.strip_prefix(root).unwrap_or(path).to_string_lossy())
 }
 
-/// The command that enables the io controller for the children of cgroups.
-fn turned_on(cgroups: &[impl AsRef<Path>]) -> String {
+/// Returns a command that enables the io controller for the children of these cgroups.
+fn enable_command(cgroups: &[impl AsRef<Path>]) -> String {
     let files = cgroups.iter().map(|cgroup| cgroup.as_ref().join(ENABLED));
     let files: Vec<_> = files.map(|file| shell::quoted(&file.display().to_string()).into_owned()).collect();
     format!("echo +io | tee {}", files.join(" "))
 }
 
-/// Whether the names of pods are known; nothing where no pod runs.
+/// Checks whether pod names are known; `None` if there are no pods on this host.
 pub(super) fn pods(directory: &Path) -> Option<Finding> {
     const ID: &str = "workloads.pods";
     let shown = directory.display();
     match PodNames::read(directory) {
-        Ok(_) => Some(Finding::ok(ID, SUBJECT, format!("names of pods from {shown}"))),
+        Ok(_) => Some(Finding::ok(ID, SUBJECT, format!("pod names from {shown}"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => Some(
             Finding::note(ID, SUBJECT, format!("pods are shown by their UIDs: cannot read {shown}: {error}"))
@@ -140,11 +136,11 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Note, Ok as Fine},
-        charged, pods,
+        charged_cgroups, pods,
     };
 
     #[test]
-    fn each_kind_of_hierarchy() {
+    fn reports_charged_cgroups_by_hierarchy() {
         for (name, files, expected) in [
             ("none", vec![], (Note, "no cgroups in ")),
             ("v1", vec![("fs/cgroup/blkio/tasks", "")], (Fine, "cgroup v1")),
@@ -179,16 +175,16 @@ mod tests {
                 ],
                 (
                     Note,
-                    "cgroups below these have no io controller, and their I/O is charged to these: /system.slice, \
+                    "charged with the I/O of all cgroups below them, which have no io controller: /system.slice, \
                      /kubepods.slice/a.slice",
                 ),
             ),
             (
                 "container",
                 vec![("fs/cgroup/cgroup.controllers", "cpu\n"), ("fs/cgroup/cgroup.type", "domain\n")],
-                (Fine, "cannot be seen from this container"),
+                (Fine, "this container cannot see"),
             ),
-            // A pod's container on a node where kubelet has enabled the controller, as seen in its own cgroup namespace.
+            // The view from a pod's cgroup namespace on a node where kubelet has enabled the controller.
             (
                 "pod",
                 vec![
@@ -203,15 +199,15 @@ mod tests {
             for (path, text) in files {
                 tree.write(path, text.as_bytes());
             }
-            let finding = charged(true, &tree.0);
+            let finding = charged_cgroups(true, &tree.0);
             assert_eq!(finding.verdict, expected.0, "{name}");
             assert!(finding.text.contains(expected.1), "{name}: {}", finding.text);
-            assert_eq!(charged(false, &tree.0).verdict, Note);
+            assert_eq!(charged_cgroups(false, &tree.0).verdict, Note);
         }
     }
 
     #[test]
-    fn without_pods_nothing_is_said() {
+    fn reports_nothing_without_pods() {
         let tree = Tree::new("pods", &[]);
         assert_eq!(pods(&tree.0.join("containers")), None);
         tree.write("containers/a.log", b"");

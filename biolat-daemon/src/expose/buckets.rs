@@ -1,4 +1,4 @@
-//! Buckets of native and classic histograms. Coarser ones are made by merging neighbours, which is exact.
+//! Buckets of native and classic histograms. Coarser buckets are merged from neighbours, which is exact.
 
 use std::time::Duration;
 
@@ -14,38 +14,38 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bu
 
 use super::ClassicBuckets;
 
-/// Up to this many empty buckets are cheaper to encode than a new span.
+/// Maximum number of empty buckets for which extending a span is cheaper than starting a new one.
 const MAX_EMPTY_IN_SPAN: i32 = 2;
 
-/// Native histograms have fewer buckets than this: some storages refuse or alter those that have more than 160.
+/// Native histograms have fewer buckets than this: some storages reject or alter histograms with more than 160.
 const NATIVE_LIMIT: usize = 160;
 
 /// The buckets of a native histogram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NativeBuckets {
-    /// 2^schema buckets for each power of two.
+    /// There are 2^schema buckets per power of two.
     pub schema: u32,
     pub spans: Vec<BucketSpan>,
-    /// The count of each bucket as a difference from the previous one.
+    /// Count of each bucket, as the difference from the previous bucket.
     pub deltas: Vec<i64>,
 }
 
-/// Native buckets at this schema or, if they would be too many, at a coarser one. As counts only grow, so does the number of
-/// buckets, and the schema of a series only falls, which is no counter reset.
+/// Returns native buckets at this schema, or at a coarser one if there would be too many. Counts only grow, so the number of
+/// buckets does too, and the schema of a series only falls, which is not a counter reset.
 #[must_use]
 pub fn native(histogram: &Histogram, schema: u32) -> NativeBuckets {
     let top = TOP_EXPONENT << schema;
-    let (spans, deltas) = spans(merged(histogram.at_schema(schema), top, histogram.overflow));
+    let (spans, deltas) = spans(with_overflow(histogram.at_schema(schema), top, histogram.overflow));
     if deltas.len() >= NATIVE_LIMIT && schema > 0 {
         return native(histogram, schema - 1);
     }
     NativeBuckets { schema, spans, deltas }
 }
 
-/// The same of sizes, at schema 0.
+/// Returns native buckets of sizes, at schema 0.
 #[must_use]
 pub fn native_sizes(sizes: &SizeHistogram) -> (Vec<BucketSpan>, Vec<i64>) {
-    spans(merged(sizes.buckets.clone(), size::TOP_EXPONENT + 1, sizes.overflow))
+    spans(with_overflow(sizes.buckets.clone(), size::TOP_EXPONENT + 1, sizes.overflow))
 }
 
 fn spans(buckets: Vec<(i32, u64)>) -> (Vec<BucketSpan>, Vec<i64>) {
@@ -73,8 +73,8 @@ fn spans(buckets: Vec<(i32, u64)>) -> (Vec<BucketSpan>, Vec<i64>) {
     (spans, deltas)
 }
 
-/// Counts what is above the range in the bucket `top`, the last one.
-fn merged(mut buckets: Vec<(i32, u64)>, top: i32, overflow: u64) -> Vec<(i32, u64)> {
+/// Adds the overflow to the last bucket of the range, `top`.
+fn with_overflow(mut buckets: Vec<(i32, u64)>, top: i32, overflow: u64) -> Vec<(i32, u64)> {
     if overflow > 0 {
         match buckets.last_mut() {
             Some((last, sum)) if *last == top => *sum += overflow,
@@ -84,7 +84,7 @@ fn merged(mut buckets: Vec<(i32, u64)>, top: i32, overflow: u64) -> Vec<(i32, u6
     buckets
 }
 
-/// The index of the native bucket that counts a latency; none of the zero bucket.
+/// Returns the index of the native bucket that counts a latency; `None` for the zero bucket.
 #[must_use]
 pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
     let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
@@ -95,10 +95,10 @@ pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
     }
 }
 
-/// Bounds of a workload's classic buckets, of which there are many: from 122 µs to 4 s.
+/// Bounds of a workload's classic buckets, from 122 µs to 4 s. Only a few, because there are many workloads.
 pub const WORKLOAD_BOUNDS: [i32; 6] = [-13, -10, -7, -4, -1, 2];
 
-/// Upper bounds of classic buckets, as powers of two of a second.
+/// Upper bounds of classic latency buckets, as powers of two of a second.
 #[must_use]
 pub fn latency_bounds(which: ClassicBuckets) -> Vec<i32> {
     match which {
@@ -107,8 +107,8 @@ pub fn latency_bounds(which: ClassicBuckets) -> Vec<i32> {
     }
 }
 
-/// Upper bounds of classic buckets of sizes, as powers of two of a byte. Few of them: a sector, and what file systems, data
-/// bases and the block layer use.
+/// Upper bounds of classic size buckets, as powers of two of a byte. `Few` has the sector size and the sizes that file systems,
+/// databases and the block layer use.
 fn size_bounds(which: ClassicBuckets) -> Vec<i32> {
     match which {
         ClassicBuckets::Few => vec![9, 12, 13, 14, 16, 17, 18, 19, 20, 22, 24],
@@ -116,21 +116,21 @@ fn size_bounds(which: ClassicBuckets) -> Vec<i32> {
     }
 }
 
-/// Classic buckets: cumulative counts at these powers of two of a second, and of all.
+/// Returns classic buckets: cumulative counts at these powers of two of a second, and at infinity.
 #[must_use]
 pub fn classic(histogram: &Histogram, bounds: &[i32]) -> Vec<Bucket> {
     let bounds = bounds.iter().map(|&exponent| (exponent, exponent << SCHEMA));
     cumulative(histogram.zero, &histogram.buckets, bounds, histogram.count())
 }
 
-/// Classic buckets of sizes: cumulative counts.
+/// Returns classic buckets of sizes.
 #[must_use]
 pub fn classic_sizes(sizes: &SizeHistogram, which: ClassicBuckets) -> Vec<Bucket> {
     let bounds = size_bounds(which).into_iter().map(|exponent| (exponent, exponent));
     cumulative(sizes.zero, &sizes.buckets, bounds, sizes.count())
 }
 
-/// `bounds` are powers of two, each with the index of the last bucket below it.
+/// Returns cumulative counts. `bounds` are powers of two, each with the index of the last bucket below it.
 fn cumulative(
     zero: u64,
     buckets: &[(i32, u64)],
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Counts by index, decoded as a reader of the format does.
+    /// Decodes counts by index, as a consumer of the format would.
     fn decode(NativeBuckets { spans, deltas, .. }: &NativeBuckets) -> Vec<(i32, i64)> {
         let (mut index, mut count, mut deltas) = (0, 0, deltas.iter());
         let mut decoded = Vec::new();
@@ -215,9 +215,9 @@ mod tests {
         );
     }
 
-    /// As after a year: every latency from 1 µs to 1000 s, in steps that no bucket is narrower than.
+    /// Every latency from 1 µs to 1000 s, as after a year, in steps narrower than any bucket.
     #[test]
-    fn a_histogram_that_has_every_latency_has_fewer_buckets_than_storages_allow() {
+    fn histogram_with_all_latencies_stays_below_bucket_limit() {
         let mut cells = [0; CELLS];
         let (mut ns, mut latencies) = (1_000_u64, 0);
         while ns <= 1_000_000_000_000 {
@@ -238,8 +238,8 @@ mod tests {
 
     /// A series whose schema rises would look like a counter reset.
     #[test]
-    fn the_schema_of_a_growing_histogram_only_falls() {
-        // Every bucket once, far apart first, so that there are gaps of every width.
+    fn schema_of_a_growing_histogram_only_falls() {
+        // Fills every bucket once, in steps of seven, so that there are gaps of every width.
         let order = (0..240_u32).map(|n| n * 7 % 240);
         let (mut cells, mut schema) = ([0; CELLS], 3);
         for n in order {
@@ -252,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_has_no_span() {
+    fn empty_histogram_has_no_span() {
         let empty = NativeBuckets { schema: 3, spans: Vec::new(), deltas: Vec::new() };
         assert_eq!(native(&Histogram::new(), 3), empty);
     }
 
     #[test]
-    fn few_classic_buckets() {
+    fn few_classic_buckets_are_a_subset_of_all() {
         let few = classic(&histogram(), &latency_bounds(ClassicBuckets::Few));
         assert_eq!((few.len(), few[0].upper_bound, few[10].upper_bound), (12, 2f64.powi(-16), 32.0));
         let all = classic(&histogram(), &latency_bounds(ClassicBuckets::All));

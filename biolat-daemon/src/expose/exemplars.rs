@@ -1,4 +1,4 @@
-//! Exemplars of a histogram of total latencies: of each bucket, the latest of the recorded I/Os in it.
+//! Exemplars of total latency histograms: for each bucket, the latest recorded I/O in it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,18 +8,18 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bu
 
 use super::buckets;
 
-/// Those of native buckets, by time.
+/// Returns the exemplars of native buckets, sorted by time.
 #[must_use]
 pub fn native(ios: &[&SlowIo], schema: u32) -> Vec<Exemplar> {
     let in_buckets = with_total(ios).map(|(total, io)| (buckets::native_index(total, schema), (total, io)));
-    // The last one of a bucket stays.
+    // Keeps the last I/O of each bucket.
     let latest: BTreeMap<_, _> = in_buckets.collect();
     let mut latest: Vec<_> = latest.into_values().collect();
     latest.sort_by_key(|(_, io)| io.completed);
     latest.into_iter().map(|(total, io)| exemplar(total, io)).collect()
 }
 
-/// Sets those of classic buckets.
+/// Sets the exemplars of classic buckets.
 pub fn set_classic(ios: &[&SlowIo], buckets: &mut [Bucket]) {
     for (total, io) in with_total(ios) {
         let seconds = total.as_secs_f64();
@@ -33,7 +33,7 @@ fn with_total<'a>(ios: &[&'a SlowIo]) -> impl Iterator<Item = (Duration, &'a Slo
     ios.iter().filter_map(|&io| Some((io.latencies[Phase::Total as usize]?, io)))
 }
 
-/// Its labels are shorter than the 128 characters that OpenMetrics allows.
+/// Makes an exemplar. Its labels stay below the 128 characters that OpenMetrics allows.
 fn exemplar(total: Duration, io: &SlowIo) -> Exemplar {
     let label = |name: &str, value: u64| LabelPair { name: name.to_owned(), value: value.to_string() };
     Exemplar {
@@ -70,7 +70,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn the_latest_of_each_bucket() {
+    fn keeps_latest_io_of_each_bucket() {
         let latencies = [
             Some(SECOND),
             Some(SECOND + 1),
@@ -79,9 +79,9 @@ mod tests {
             None,
             Some(400),
             Some(1_100 * SECOND),
-            // The same again.
+            // Same bucket as the first.
             Some(SECOND),
-            // The last bucket has what is above it, too.
+            // The last native bucket also counts everything above it.
             Some(1_020 * SECOND),
         ];
         let ios: Vec<_> = (1..).zip(latencies).map(|(number, total)| io(number, total)).collect();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exemplar_is_short_and_says_when() {
+    fn exemplar_is_short_and_has_a_timestamp() {
         let longest = SlowIo { sector: u64::MAX, bytes: u32::MAX, ..io(5, Some(SECOND)) };
         let exemplar = native(&[&longest], 3).remove(0);
         let characters: usize = exemplar.label.iter().map(|label| label.name.len() + label.value.len()).sum();

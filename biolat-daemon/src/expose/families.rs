@@ -1,4 +1,4 @@
-//! The families of a snapshot, as the protobuf format has them; the text formats are written from the same.
+//! Builds the metric families of a snapshot in the protobuf data model, from which all formats are written.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ use super::{
     metrics::{METRICS, Metric, Samples},
 };
 
-/// Every metric of the table with its samples in this snapshot.
+/// Returns each exposed metric of the table with its samples in this snapshot.
 #[must_use]
 pub(super) fn families(
     snapshot: &Snapshot,
@@ -92,7 +92,7 @@ fn label_pairs(names: &[&str], values: &[&str]) -> Vec<model::LabelPair> {
     names.iter().zip(values).map(pair).collect()
 }
 
-/// Native with `schema`, classic with `bounds`.
+/// Encodes a histogram with native buckets if there is a `schema`, and with classic ones if there are `bounds`.
 fn encoded(
     histogram: &Histogram,
     schema: Option<u32>,

@@ -1,7 +1,7 @@
-//! The metric contract: one table with every metric that biolat exposes. Names, types, labels, help and samples are
-//! declared here and nowhere else: [`families`](super::families) and `docs/metrics.md` are made from this table.
+//! The table of all metrics, with their names, types, labels, help texts and samples. [`families`](super::families) and
+//! `docs/metrics.md` are generated from it.
 //!
-//! A new metric is one entry. It needs a field in the [`Snapshot`] if its value is new.
+//! A new metric is one entry, plus a field in [`Snapshot`] if its value is new.
 
 use std::{
     collections::HashMap,
@@ -27,27 +27,26 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     /// Label names, in the order of the values that `samples` adds.
     pub(crate) labels: &'static [&'static str],
-    /// Meaning, for `# HELP` and the documentation.
+    /// Description for `# HELP` and the documentation.
     pub(crate) help: &'static str,
     pub(crate) samples: Samples,
     pub(crate) exposed: Exposed,
 }
 
-/// The function that adds the samples. The variant is the metric's type. A counter and a histogram have a start: the time
-/// when they were zero.
+/// The function that adds the samples, by metric type. Counters and histograms have a start: the time when they were zero.
 pub(crate) enum Samples {
     Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
-    /// A gauge of each device, whose only label it is. It may be absent.
+    /// A gauge per device, with the device as its only label. Can be absent.
     OfDevice(fn(&DeviceView) -> Option<f64>),
     Counter(fn(&Snapshot, &mut AddCounter<'_>)),
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
-    /// At most two native buckets an octave.
+    /// At most two native buckets per octave.
     BandHistogram(fn(&Snapshot, &mut AddBandHistogram<'_>)),
-    /// The same with few classic buckets: there are many of them.
+    /// Like `BandHistogram`, with only a few classic buckets because there are many workloads.
     WorkloadHistogram(fn(&Snapshot, &mut AddBandHistogram<'_>)),
-    /// Sizes, with one native bucket an octave.
+    /// Sizes, with one native bucket per octave.
     SizeHistogram(fn(&Snapshot, &mut AddSizeHistogram<'_>)),
-    /// A gauge without labels, which may be absent.
+    /// A gauge of the server, without labels. Can be absent.
     OfServer(fn(ServerState) -> Option<f64>),
 }
 
@@ -55,7 +54,7 @@ pub(crate) enum Samples {
 pub(crate) type AddGauge<'a> = dyn FnMut(&[&str], f64) + 'a;
 /// Adds a sample: label values, value, start.
 pub(crate) type AddCounter<'a> = dyn FnMut(&[&str], f64, SystemTime) + 'a;
-/// Adds a sample: label values, value, start, and the recorded ones of its I/Os, for exemplars.
+/// Adds a sample: label values, value, start, and its recorded I/Os for exemplars.
 pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime, &[&SlowIo]) + 'a;
 
 /// Adds a sample: label values, value, start.
@@ -67,13 +66,13 @@ pub(crate) type AddSizeHistogram<'a> = dyn FnMut(&[&str], &SizeHistogram, u64, S
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposed {
     Always,
-    /// Only while the kernel counts the probe's runs.
+    /// Only with `--probe-stats`.
     WithProbeStats,
     /// Only with TLS.
     WithTls,
     /// Only with `--per-cpu`.
     PerCpu,
-    /// Unless `--history` is off.
+    /// Except with `--history off`.
     WithHistory,
 }
 
@@ -102,14 +101,14 @@ impl Exposed {
     }
 }
 
-/// The unit of a metric, without `_total`: OpenMetrics requires that it is the end of the name.
+/// Returns the unit of a metric. OpenMetrics requires it at the end of the name, before `_total`.
 pub(crate) fn unit(name: &str) -> Option<&'static str> {
     ["seconds", "bytes"]
         .into_iter()
         .find(|unit| name.strip_suffix(unit).is_some_and(|name| name.ends_with('_')))
 }
 
-/// Values of the label `over`, in seconds, and the exponents of these powers of two.
+/// Values of the label `over` in seconds, each with its exponent as a power of two.
 const SLOW: [(&str, i32); 3] = [("0.125", -3), ("1", 0), ("8", 3)];
 
 /// A gauge of [`Process`](biolat_model::snapshot::Process).
@@ -135,8 +134,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_admission_latency_seconds",
         labels: &["device", "op"],
         help: "Admission latency of block requests in seconds: from submission of the first bio to allocation of the \
-               request, in writeback throttling, io.latency, io.cost and the wait for a tag, but not in io.max. On \
-               Linux 6.18 and later with io.cost, the wait for a tag only. Exposed only where the kernel records it.",
+               request, including writeback throttling, io.latency, io.cost and the wait for a tag, but not io.max. On \
+               Linux 6.18 and later with io.cost, only the wait for a tag. Exposed only where the kernel records it.",
         samples: Samples::Histogram(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 if has_phase(device, series, Phase::Admission) {
@@ -151,8 +150,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_queue_latency_seconds",
         labels: &["device", "op"],
         help: "Queue latency of block requests in seconds: from allocation of the request to its dispatch to the \
-               driver, in the plug and the I/O scheduler. The wait for a tag comes before the allocation: it is \
-               admission latency.",
+               driver, in the plug and the I/O scheduler. The wait for a tag precedes the allocation and is admission \
+               latency.",
         samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Queue, add)),
         exposed: Exposed::Always,
     },
@@ -166,14 +165,14 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_total_latency_seconds",
         labels: &["device", "op"],
-        help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
-               device together. What came before the allocation is not in it.",
+        help: "Total latency of block requests in seconds: from allocation of the request to completion, which is queue \
+               plus device latency. Admission latency is not included.",
         samples: Samples::Histogram(|snapshot, add| {
             let slow = slow_ios(snapshot);
             for (device, series) in series(snapshot) {
                 let labels = [device.device.name.as_str(), &series.op];
                 let slow = slow.get(&labels).into_iter().flatten();
-                // Those of another drive that had this name are not in the histogram.
+                // The histogram does not include I/Os of an earlier drive with the same name.
                 let slow: Vec<_> = slow.copied().filter(|io| io.completed >= device.since).collect();
                 add(&labels, &series.histograms[Phase::Total as usize], device.since, &slow);
             }
@@ -183,9 +182,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_io_size_bytes",
         labels: &["device", "op"],
-        help: "Sizes of block requests in bytes, of all parts of a request together; the last native bucket has all above \
-               16 MiB. The sum is biolat_io_bytes_total, which has the bytes of requests that are complete in part, too. \
-               Exposed unless --sizes is off.",
+        help: "Sizes of block requests in bytes, with all parts of a request added up; the last native bucket counts \
+               everything above 16 MiB. The sum equals biolat_io_bytes_total, which also includes bytes of partially \
+               completed requests. Exposed unless --sizes is off.",
         samples: Samples::SizeHistogram(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 if let Some(sizes) = &series.sizes {
@@ -200,8 +199,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_size_device_latency_seconds",
         labels: &["device", "op", "size"],
         help: "Device latency of block requests in seconds, by the size of the request; total latency where the kernel \
-               does not record the dispatch (see biolat_device_phase_available). Reads, writes and zone appends, and only \
-               sizes that have occurred. Exposed unless --sizes is off.",
+               does not record the dispatch (see biolat_device_phase_available). Only for reads, writes and zone appends, \
+               and for sizes that have occurred. Exposed unless --sizes is off.",
         samples: Samples::BandHistogram(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 for band in series.sizes.iter().flat_map(|sizes| &sizes.bands) {
@@ -224,8 +223,8 @@ pub(crate) const METRICS: &[Metric] = &[
             "pod_uid",
             "container_id",
         ],
-        help: "Who a workload is, by the path of its cgroup: 1. name is short and for people; kind is \
-               root, service, container, pod, session and others; what a workload does not have is empty.",
+        help: "Attributes of a workload, by the path of its cgroup; always 1. name: a short human-readable name. kind: root, \
+               service, container, pod, session and others. Labels that do not apply are empty.",
         samples: Samples::Gauge(|snapshot, add| {
             for WorkloadView { cgroup, identity, .. } in snapshot.workloads.iter().flatten() {
                 let Identity { kind, unit, pod_uid, qos: _, container_id, container, namespace, pod } =
@@ -241,10 +240,10 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_ios_total",
         labels: &["device", "op", "cgroup"],
-        help: "Completed block requests of a workload. The cgroup is the one that the kernel charges, as cAdvisor's label id: \
-               \"/\" is the root cgroup, with the I/O of the kernel (journal, metadata, flushes, md) and of processes there, \
-               \"other\" all that there was no room for. Summed over \
-               cgroups, with biolat_workload_ended_ios_total, it is the count of biolat_total_latency_seconds. Exposed unless \
+        help: "Completed block requests of a workload. cgroup: path of the cgroup that the kernel charges, like cAdvisor's \
+               label id. \"/\" is the root cgroup, with the I/O of the kernel (journal, metadata, flushes, md) and of \
+               processes in it; \"other\" is all I/O that there was no room for. The sum over cgroups plus \
+               biolat_workload_ended_ios_total equals the count of biolat_total_latency_seconds. Exposed unless \
                --workloads is off.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
@@ -256,8 +255,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_ended_ios_total",
         labels: &["device", "op"],
-        help: "Completed block requests of workloads that are not exposed any more: their cgroup is gone. Appears with the \
-               first one.",
+        help: "Completed block requests of workloads that are no longer exposed because their cgroup is gone. Appears with \
+               the first one.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot).filter(|(_, series)| series.ended_workload_ios > 0) {
                 add(&[&device.device.name, &series.op], series.ended_workload_ios as f64, device.since);
@@ -268,8 +267,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_io_bytes_total",
         labels: &["device", "op", "cgroup"],
-        help: "Bytes transferred by completed block requests of a workload. Summed over cgroups, and until the first of them ends, it \
-               is biolat_io_bytes_total.",
+        help: "Bytes transferred by completed block requests of a workload. Until the first workload ends, the sum over \
+               cgroups equals biolat_io_bytes_total.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.bytes as f64, start);
@@ -281,7 +280,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_workload_failed_ios_total",
         labels: &["device", "op", "cgroup"],
         help: "Block requests of a workload that completed with an error. A workload appears with its first error; \
-               biolat_failed_ios_total is there from the start.",
+               biolat_failed_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot).filter(|(.., usage)| usage.errors > 0) {
                 add(&labels, usage.errors as f64, start);
@@ -292,8 +291,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_queue_seconds_total",
         labels: &["device", "op", "cgroup"],
-        help: "Time that the block requests of a workload spent in the queue in seconds, all together. Summed over cgroups it \
-               is the sum of biolat_queue_latency_seconds.",
+        help: "Total time that block requests of a workload spent in the queue, in seconds. Until the first workload ends, \
+               the sum over cgroups equals the sum of biolat_queue_latency_seconds.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.queue_seconds(), start);
@@ -304,8 +303,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_device_seconds_total",
         labels: &["device", "op", "cgroup"],
-        help: "Time that the block requests of a workload spent in the device in seconds, all together: its rate is the mean \
-               number of requests in the device. Summed over cgroups it is the sum of biolat_device_latency_seconds.",
+        help: "Total time that block requests of a workload spent in the device, in seconds; its rate is the mean number of \
+               requests in the device. Until the first workload ends, the sum over cgroups equals the sum of \
+               biolat_device_latency_seconds.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.device_seconds(), start);
@@ -316,8 +316,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_latency_seconds",
         labels: &["device", "op", "cgroup"],
-        help: "Total latency of the block requests of a workload in seconds, queue and device together. At most two native \
-               buckets an octave, and classic buckets of three octaves.",
+        help: "Total latency of block requests of a workload in seconds, which is queue plus device latency. At most two \
+               native buckets per octave; classic buckets span three octaves.",
         samples: Samples::WorkloadHistogram(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, &usage.latency, start);
@@ -340,7 +340,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_io_errors_total",
         labels: &["device", "op", "status"],
         help: "Block requests that completed with an error, by the kernel's block status. A status appears with its \
-               first error; biolat_failed_ios_total is there from the start.",
+               first error; biolat_failed_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 for (status, count) in &series.errors {
@@ -365,9 +365,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_slow_ios_total",
         labels: &["device", "over"],
-        help: "Block requests with a total latency above so many seconds, over all ops. Cumulative: those above 1 s \
-               are also above 0.125 s. 1 and 8 s, which alerts use, are there from the start; 0.125 s appears with its \
-               first.",
+        help: "Block requests with a total latency above the number of seconds given by the over label, for all ops. Cumulative: \
+               requests above 1 s also count as above 0.125 s. 1 and 8 s, which alerts use, are exposed from the start; \
+               0.125 s appears with its first request.",
         samples: Samples::Counter(|snapshot, add| {
             for device in &snapshot.devices {
                 for (over, exponent) in SLOW {
@@ -385,8 +385,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_slow_records_dropped_total",
         labels: &[],
-        help: "Slow and failed block requests without a record, as there were too many at a time. The counters and \
-               histograms have them.",
+        help: "Slow and failed block requests without a record, because there were too many at a time. Counters and \
+               histograms include them.",
         samples: Samples::Counter(|snapshot, add| {
             add(&[], snapshot.slow_dropped as f64, snapshot.started);
         }),
@@ -395,7 +395,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_requeues_total",
         labels: &["device", "op"],
-        help: "Times that a block request went back to the queue after its dispatch to the driver, for example because \
+        help: "Times that a block request returned to the queue after its dispatch to the driver, for example because \
                the drive was busy. Appears with the first one.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot).filter(|(_, series)| series.requeues > 0) {
@@ -407,8 +407,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_lost_requeues_total",
         labels: &[],
-        help: "Requeues that `biolat_requeues_total` lacks: the kernel skipped the probe, which was already running on that \
-               CPU. They are not completions.",
+        help: "Requeues missing from biolat_requeues_total: the kernel skipped the probe because it was already running on \
+               that CPU. Requeues are not completions.",
         samples: Samples::Counter(|snapshot, add| {
             add(&[], snapshot.health.lost_requeues as f64, snapshot.started);
         }),
@@ -417,8 +417,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_inflight_ios",
         labels: &["device", "op"],
-        help: "Block requests that have been dispatched to the driver and have not completed, at the time of the \
-               collection. write: all ops except read.",
+        help: "Block requests dispatched to the driver and not yet completed at the time of the collection. write: all ops \
+               except read.",
         samples: Samples::Gauge(|snapshot, add| {
             for DeviceView { device, inflight, .. } in &snapshot.devices {
                 add(&[&device.name, "read"], inflight.reads as f64);
@@ -430,8 +430,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_oldest_inflight_seconds",
         labels: &["device"],
-        help: "Age of the oldest block request that has not completed, in the I/O scheduler or the driver, at the time \
-               of the collection in seconds; 0 if there is none.",
+        help: "Age in seconds of the oldest block request in the I/O scheduler or the driver at the time of the collection; \
+               0 if there is none.",
         samples: Samples::OfDevice(|device| Some(device.inflight.oldest.as_secs_f64())),
         exposed: Exposed::Always,
     },
@@ -439,22 +439,22 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_oldest_inflight_exact",
         labels: &["device"],
         help: "0 if biolat_oldest_inflight_seconds is a lower bound: the time that requests have been in flight without \
-               any completion. Absent if it is exact.",
+               a completion. Absent if it is exact.",
         samples: Samples::OfDevice(|device| (!device.inflight.is_exact).then_some(0.0)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_completion_cpus",
         labels: &["device"],
-        help: "Effective number of CPUs that complete the block requests of a device: as many as would have equal shares, \
-               1 / the sum of the squared shares. Of the last few minutes; absent without completions.",
+        help: "Effective number of CPUs that complete the block requests of a device: 1 / the sum of the squared shares, \
+               which is the number of CPUs if all have equal shares. Over the last few minutes; absent without completions.",
         samples: Samples::OfDevice(|device| device.spread.effective_cpus),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_completion_cpu_share_max",
         labels: &["device"],
-        help: "Share of the block requests of a device that the busiest CPU completes, 0 to 1. Of the last few minutes; \
+        help: "Share of a device's block requests that the busiest CPU completes, 0 to 1. Over the last few minutes; \
                absent without completions.",
         samples: Samples::OfDevice(|device| device.spread.largest_share),
         exposed: Exposed::Always,
@@ -462,15 +462,15 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_completion_off_node_share",
         labels: &["device"],
-        help: "Share of the block requests of a device that CPUs of another NUMA node complete, 0 to 1. Of the last few \
-               minutes; absent while there are none, and if the node of the device is unknown.",
+        help: "Share of a device's block requests that CPUs of another NUMA node complete, 0 to 1. Over the last few \
+               minutes; absent without completions, or if the device's node is unknown.",
         samples: Samples::OfDevice(|device| device.spread.off_node_share.filter(|&share| share > 0.0)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_completions_total",
         labels: &["device", "cpu"],
-        help: "Block requests of a device that have ended on a CPU. CPUs without any are left out.",
+        help: "Block requests of a device that completed on a CPU. CPUs without completions are omitted.",
         samples: Samples::Counter(|snapshot, add| {
             for DeviceView { device, spread, since, .. } in &snapshot.devices {
                 for (cpu, &count) in spread.completions.iter().enumerate().filter(|&(_, &count)| count > 0) {
@@ -483,7 +483,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_online_cpus",
         labels: &[],
-        help: "Number of CPUs that are online; absent if sysfs cannot be read.",
+        help: "Number of online CPUs; absent if sysfs cannot be read.",
         samples: Samples::Gauge(|snapshot, add| {
             if let Some(cpus) = snapshot.online_cpus {
                 add(&[], cpus as f64);
@@ -495,7 +495,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_latency_overflows_total",
         labels: &["device", "op", "phase"],
         help: "Latencies above 1024 seconds, the upper end of the histograms' range. Appears with the first one; \
-               biolat_slow_ios_total, which has them too, is there from the start.",
+               biolat_slow_ios_total, which includes them, is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 for phase in Phase::ALL {
@@ -551,8 +551,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_device_holder_info",
         labels: &["device", "holder", "kind", "name", "depth"],
-        help: "What sits on a device, at any depth: volumes, arrays, encrypted and multipath devices, mounted file systems; \
-               always 1. depth: 1 for what is on the device itself or on its partitions. At most 128 for a device.",
+        help: "A holder of a device, at any depth: a volume, an array, an encrypted or multipath device, a mounted file \
+               system; always 1. depth: 1 for a holder of the device itself or of its partitions. At most 128 per device.",
         samples: Samples::Gauge(|snapshot, add| {
             for DeviceView { device, .. } in &snapshot.devices {
                 for holder in &*device.stack {
@@ -566,8 +566,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_path_info",
         labels: &["device", "path_of", "transport", "address", "state"],
-        help: "A device that is a path of a multipath device, NVMe's or dm-multipath's; always 1. state: live if I/O can \
-               take this path, else the kernel's word for its state.",
+        help: "A device that is a path of an NVMe multipath or dm-multipath device; always 1. state: live if I/O can use \
+               this path, otherwise the kernel's name for its state.",
         samples: Samples::Gauge(|snapshot, add| {
             for DeviceView { device, .. } in &snapshot.devices {
                 if let Some(path) = &device.path {
@@ -580,8 +580,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
-        help: "0 if the kernel does not record the timestamps for this latency, else absent. total needs queue/iostats; \
-               queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber; \
+        help: "0 if the kernel does not record the timestamps for this latency, otherwise absent. total needs queue/iostats; \
+               queue and device also need writeback throttling, io.cost, or the scheduler BFQ or Kyber; \
                admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency or io.cost on the device.",
         samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {
@@ -597,7 +597,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Completions that the probe missed, by op: the kernel's disk statistics account for them, but the kernel did \
                not run the probe. A lower bound, exact when the device is idle. Appears with the first one; \
-               biolat_unseen_ios_total is there from the start.",
+               biolat_unseen_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for view in &snapshot.devices {
                 for (group, &count) in view.unseen.iter().filter(|&(_, &count)| count > 0) {
@@ -610,7 +610,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_unseen_ios_total",
         labels: &["device"],
-        help: "Completions that the probe missed, over all ops. Of each device that is audited.",
+        help: "Completions that the probe missed, over all ops. Only for devices that are audited.",
         samples: Samples::Counter(|snapshot, add| {
             for view in snapshot.devices.iter().filter(|view| !view.unseen.is_empty()) {
                 let count: u64 = view.unseen.values().sum();
@@ -640,8 +640,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_collect_duration_seconds",
         labels: &[],
-        help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit. Without the time it waits for \
-               runs of the probe to end.",
+        help: "Duration of a collection in seconds: reading disk statistics and counters, adding up, and the audit. Excludes \
+               the wait for runs of the probe to end.",
         samples: Samples::Histogram(|snapshot, add| {
             add(&[], &snapshot.health.durations, snapshot.started, &[]);
         }),
@@ -659,7 +659,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_collect_overruns_total",
         labels: &[],
-        help: "Collections that took longer than the interval, without the time they waited for runs of the probe to end.",
+        help: "Collections that took longer than the interval, excluding the wait for runs of the probe to end.",
         samples: Samples::Counter(|snapshot, add| {
             add(&[], snapshot.health.overruns as f64, snapshot.started)
         }),
@@ -668,14 +668,14 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_history_bytes",
         labels: &[],
-        help: "Memory of the history in bytes: of its intervals, and of the names in them. --history-memory limits it.",
+        help: "Memory used by the history in bytes, for intervals and the names in them. --history-memory limits it.",
         samples: Samples::OfServer(|server| server.history_bytes.map(|bytes| bytes as f64)),
         exposed: Exposed::WithHistory,
     },
     Metric {
         name: "biolat_certificate_expiry_timestamp_seconds",
         labels: &[],
-        help: "When the certificate of biolat's own server expires, in seconds since the epoch.",
+        help: "Expiry time of biolat's own TLS certificate, in seconds since the epoch.",
         samples: Samples::OfServer(|server| {
             Some(server.certificate_expires?.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
         }),
@@ -715,14 +715,14 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_series_slots",
         labels: &[],
-        help: "Series (device and op) that the probe's maps have room for; grows with the number of series.",
+        help: "Number of series (device and op) that the probe's maps have room for; grows with the number of series.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.slots as f64)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_workload_places_used",
         labels: &[],
-        help: "Cgroups that the probe has a record of: those that exist, and those that are still exposed.",
+        help: "Number of cgroups that the probe has a record of: existing ones, and removed ones that are still exposed.",
         samples: Samples::Gauge(|snapshot, add| {
             if let Some(room) = snapshot.health.workload_room {
                 add(&[], room.used as f64);
@@ -733,8 +733,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_places_free",
         labels: &[],
-        help: "Cgroups that the probe has room for besides; --workloads sets the sum. A fourth is kept free where cgroups that are \
-               gone can make room.",
+        help: "Number of further cgroups that the probe has room for; --workloads sets the total. A quarter is kept free if \
+               dropping removed cgroups allows it.",
         samples: Samples::Gauge(|snapshot, add| {
             if let Some(room) = snapshot.health.workload_room {
                 add(&[], room.places.saturating_sub(room.used) as f64);
@@ -745,8 +745,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_no_room_ios_total",
         labels: &[],
-        help: "Completed block requests that are counted as cgroup \"other\" because there was no room for their cgroup. \
-               A higher --workloads makes room.",
+        help: "Completed block requests counted as cgroup \"other\" because there was no room for their cgroup; raise \
+               --workloads to make room.",
         samples: Samples::Counter(|snapshot, add| {
             if let Some(room) = snapshot.health.workload_room {
                 add(&[], room.refused_ios as f64, snapshot.started);
@@ -757,11 +757,11 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
-        help: "Kernel memory of series and workloads in bytes, over all CPUs; doubles when the understudy is attached.",
+        help: "Kernel memory of series and workload counters in bytes, on all CPUs; doubles when the understudy is attached.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },
-    // What every exporter says about itself; names and help texts are a convention.
+    // Metrics that every exporter has about its own process; names and help texts follow the convention.
     Metric {
         name: "process_cpu_seconds_total",
         labels: &[],
@@ -791,7 +791,7 @@ fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
     }
 }
 
-/// The recorded I/Os by device and op.
+/// Groups the recorded I/Os by device and op.
 fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
     let mut by_series: HashMap<_, Vec<_>> = HashMap::new();
     for io in &*snapshot.slow {
@@ -800,7 +800,7 @@ fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
     by_series
 }
 
-/// What each workload has done: label values (device, op, cgroup), start, and figures.
+/// Iterates over workloads by device and op: label values (device, op, cgroup), start and usage.
 fn workloads(snapshot: &Snapshot) -> impl Iterator<Item = ([&str; 3], SystemTime, &WorkloadUsage)> {
     snapshot.workloads.iter().flatten().flat_map(|workload| {
         let usage = workload.usage.iter();
@@ -808,12 +808,12 @@ fn workloads(snapshot: &Snapshot) -> impl Iterator<Item = ([&str; 3], SystemTime
     })
 }
 
-/// Whether a phase of a series is available, or has been.
+/// Whether a phase of a series is or was available.
 fn has_phase(device: &DeviceView, series: &SeriesView, phase: Phase) -> bool {
     device.phases[phase as usize] || series.histograms[phase as usize].count() > 0
 }
 
-/// Each series with its device.
+/// Iterates over all series with their devices.
 fn series(snapshot: &Snapshot) -> impl Iterator<Item = (&DeviceView, &SeriesView)> {
     snapshot.devices.iter().flat_map(|device| device.series.iter().map(move |series| (device, series)))
 }
@@ -851,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_the_end_of_a_name() {
+    fn unit_is_the_last_part_of_the_name() {
         assert_eq!(
             (unit("biolat_io_bytes"), unit("biolat_collect_timestamp_seconds")),
             (Some("bytes"), Some("seconds"))

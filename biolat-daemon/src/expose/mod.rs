@@ -1,7 +1,7 @@
-//! A [`Snapshot`] as bytes: pure functions, no map, no clock, no socket.
+//! Encodes a [`Snapshot`] in the exposition formats. All functions are pure: they use no map, clock or socket.
 //!
-//! [`metrics`] is the table of all metrics. One set of metric families is made from it, and every exposition format is
-//! written from those, so that the formats cannot disagree.
+//! [`metrics`] is the table of all metrics. A snapshot becomes one set of metric families, from which every format is written,
+//! so the formats cannot disagree.
 
 pub mod buckets;
 pub mod exemplars;
@@ -18,37 +18,35 @@ use prost::Message as _;
 /// How histograms are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistogramFormat {
-    /// Highest resolution of native histograms: 2^schema buckets for each power of two, 0 to 3.
+    /// Highest resolution of native histograms: 2^schema buckets per power of two, 0 to 3.
     pub schema: u32,
-    /// Which kinds of histogram are exposed.
     pub kinds: HistogramKinds,
-    /// The buckets of classic histograms.
     pub classic: ClassicBuckets,
 }
 
-/// Kinds of histogram.
+/// Kinds of histograms to expose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HistogramKinds {
-    /// Each format has one kind: protobuf native histograms, text classic ones.
+    /// Native histograms in protobuf, classic histograms in text formats.
     Auto,
-    /// Native histograms only: sparse, fine, and only in the protobuf format. Text formats give sum and count.
+    /// Native histograms only: sparse and fine, but only in protobuf. Text formats have just sum and count.
     Native,
-    /// Classic histograms only, in protobuf too.
+    /// Classic histograms only, also in protobuf.
     Classic,
-    /// Both in protobuf, classic ones in text.
+    /// Both kinds in protobuf, classic histograms in text formats.
     Both,
 }
 
 /// Buckets of classic histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClassicBuckets {
-    /// 12 of them: latencies by factors of four from 15 µs to 4 s, and 32 s.
+    /// 12 buckets; for latencies in factors of four from 15 µs to 4 s, and 32 s.
     Few,
-    /// Each power of two of the range: 32 of latencies, from 1 µs to 1024 s.
+    /// One bucket per power of two; for latencies 32, from 1 µs to 1024 s.
     All,
 }
 
-/// The defaults of the command line.
+/// Defaults of the command line.
 impl Default for HistogramFormat {
     fn default() -> Self {
         Self { schema: 3, kinds: HistogramKinds::Auto, classic: ClassicBuckets::Few }
@@ -56,7 +54,7 @@ impl Default for HistogramFormat {
 }
 
 impl HistogramFormat {
-    /// What one format has.
+    /// Returns the encoding of histograms in an exposition format.
     const fn encoding(self, format: Format) -> HistogramEncoding {
         let is_protobuf = matches!(format, Format::Protobuf);
         let (native, classic) = match self.kinds {
@@ -72,12 +70,12 @@ impl HistogramFormat {
     }
 }
 
-/// What a histogram is encoded as, in one format.
+/// The encoding of histograms in one exposition format.
 #[derive(Clone, Copy)]
 struct HistogramEncoding {
-    /// Native, with this schema at most.
+    /// Highest schema of native buckets; `None`: no native buckets.
     schema: Option<u32>,
-    /// Classic, with these buckets.
+    /// Classic buckets; `None`: no classic buckets.
     classic: Option<ClassicBuckets>,
 }
 
@@ -93,10 +91,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format, in the order of preference.
+    /// All formats, most preferred first.
     pub const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Text];
 
-    /// The header `Content-Type`.
+    /// Value of the `Content-Type` header.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -109,20 +107,20 @@ impl Format {
     }
 }
 
-/// What the server exposes of itself.
+/// Server state that metrics expose, and server options that affect them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerState {
-    /// When its certificate expires; none without TLS.
+    /// Expiry time of the certificate; `None` without TLS.
     pub certificate_expires: Option<SystemTime>,
     /// Whether completions are exposed by CPU.
     pub per_cpu: bool,
-    /// Memory of the history; none if there is none.
+    /// Memory of the history; `None` without a history.
     pub history_bytes: Option<usize>,
     /// Whether OpenMetrics has a `_created` line for each counter and histogram.
     pub created: bool,
 }
 
-/// A snapshot in an exposition format.
+/// Encodes a snapshot in an exposition format.
 #[must_use]
 pub fn encode(
     snapshot: &Snapshot,
@@ -141,7 +139,7 @@ pub fn encode(
 fn delimited(families: &[MetricFamily]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families {
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         let _ = family.encode_length_delimited(&mut bytes);
     }
     bytes

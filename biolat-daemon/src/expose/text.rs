@@ -1,5 +1,5 @@
-//! The two text formats. They differ in the names of counters and infos in a family's head, in `_created`, in exemplars,
-//! in whole numbers in `le`, and in the end marker.
+//! The two text formats. They differ in the names of counters and infos in `# HELP` and `# TYPE`, `_created` lines, exemplars,
+//! whole numbers in `le`, and the end marker.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>
@@ -16,7 +16,7 @@ use prost_types::Timestamp;
 
 use super::metrics::unit;
 
-/// OpenMetrics 1.0, with `_created` lines or without.
+/// Writes OpenMetrics 1.0, with or without `_created` lines.
 #[must_use]
 pub fn openmetrics(families: &[MetricFamily], created: bool) -> String {
     let mut out = write(families, Dialect::OpenMetrics { created });
@@ -24,7 +24,7 @@ pub fn openmetrics(families: &[MetricFamily], created: bool) -> String {
     out
 }
 
-/// Prometheus' text format 0.0.4.
+/// Writes the Prometheus text format 0.0.4.
 #[must_use]
 pub fn prometheus(families: &[MetricFamily]) -> String {
     write(families, Dialect::Prometheus)
@@ -46,7 +46,7 @@ fn write(families: &[MetricFamily], dialect: Dialect) -> String {
     let mut out = String::new();
     for family in families {
         let (name, kind) = head(family, dialect);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect.is_openmetrics()));
         let _ = writeln!(out, "# TYPE {name} {kind}");
         if dialect.is_openmetrics()
@@ -61,7 +61,7 @@ fn write(families: &[MetricFamily], dialect: Dialect) -> String {
     out
 }
 
-/// The name and type in the family's head. OpenMetrics names counters and infos without their suffix there.
+/// Returns the name and type for `# HELP` and `# TYPE`. OpenMetrics omits the suffix of counters and infos there.
 fn head(family: &MetricFamily, dialect: Dialect) -> (&str, &'static str) {
     let name = family.name.as_str();
     let kind = match MetricType::try_from(family.r#type) {
@@ -107,7 +107,7 @@ fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histo
     };
     let (finite, infinite) = match &histogram.bucket[..] {
         [finite @ .., infinite] => (finite, infinite.exemplar.as_ref()),
-        // The only bucket: of native exemplars, the latest.
+        // The only bucket is +Inf: it gets the latest native exemplar.
         [] => (&[][..], histogram.exemplars.last()),
     };
     for Bucket { upper_bound, cumulative_count, exemplar, .. } in finite {
@@ -118,14 +118,14 @@ fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histo
     sample(out, name, "_count", labels, None, histogram.sample_count);
 }
 
-/// What follows the value of a bucket.
+/// Formats an exemplar as it follows a bucket's value.
 fn with_exemplar(exemplar: &Exemplar) -> String {
     let Exemplar { label, value, timestamp } = exemplar;
     let Timestamp { seconds, nanos } = timestamp.unwrap_or_default();
     format!(" # {{{}}} {value} {seconds}.{:06}", labels(label), nanos / 1_000)
 }
 
-/// Label pairs as they are written between the braces.
+/// Formats label pairs, without the braces.
 fn labels(labels: &[LabelPair]) -> String {
     let mut text = String::new();
     for LabelPair { name, value } in labels {
@@ -138,7 +138,7 @@ fn labels(labels: &[LabelPair]) -> String {
 fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, le: Option<&str>, value: impl Display) {
     out.push_str(name);
     out.push_str(suffix);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = match le {
         Some(le) if labels.is_empty() => write!(out, "{{le=\"{le}\"}}"),
         Some(le) => write!(out, "{{{labels},le=\"{le}\"}}"),
@@ -148,7 +148,7 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, le: Option<&
     let _ = writeln!(out, " {value}");
 }
 
-/// A bucket's bound as Go writes it, so that a series has the same labels in every format.
+/// Formats a bucket's bound as Go does, so that a series has the same labels in every format.
 fn bound(bound: f64, dialect: Dialect) -> String {
     if bound < 1e-4 {
         let text = format!("{bound:e}");
@@ -175,7 +175,7 @@ mod tests {
     use super::{Dialect, bound, escape};
 
     #[test]
-    fn bounds_are_written_as_go_writes_them() {
+    fn formats_bounds_as_go_does() {
         let text = |value: f64| bound(value, Dialect::Prometheus);
         assert_eq!(text(2f64.powi(-20)), "9.5367431640625e-07");
         assert_eq!(text(2f64.powi(-14)), "6.103515625e-05");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_a_drive_are_escaped() {
+    fn escapes_label_values() {
         assert_eq!(escape("a\\b\"c\nd", true), "a\\\\b\\\"c\\nd");
         assert_eq!(escape("\"x\"", false), "\"x\"");
     }

@@ -1,4 +1,4 @@
-//! The admission of a request, for responses that outlive a change of the configuration.
+//! The configuration under which a request was admitted. A long response ends when it changes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::web_config::{Access, WebConfig};
 pub(super) struct Admission {
     web_config: Option<Arc<WebConfig>>,
     access: Arc<Access>,
-    /// The handshake was under an older configuration.
+    /// Whether the TLS handshake used an older configuration.
     is_outdated: bool,
 }
 
@@ -18,7 +18,7 @@ impl Admission {
         Self { web_config, access, is_outdated }
     }
 
-    /// Whether that configuration still applies. If not, the client has to authenticate again.
+    /// Whether the configuration still applies. If not, the client must authenticate again.
     pub(super) async fn is_current(&self) -> bool {
         match &self.web_config {
             Some(web_config) => !self.is_outdated && Arc::ptr_eq(&web_config.access().await, &self.access),

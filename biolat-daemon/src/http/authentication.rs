@@ -1,4 +1,4 @@
-//! Before every route: whether a request is admitted, and the headers of the web config for every response.
+//! Admits requests before they are routed, and adds the web config's headers to every response.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -17,31 +17,30 @@ use super::{
 };
 use crate::web_config::{Access, AuthOutcome, WebConfig};
 
-/// What is known of the TLS handshake when a request arrives.
+/// The TLS handshake of the connection on which a request arrives.
 pub(super) struct Handshake {
-    /// The configuration of the handshake; none for plain HTTP.
+    /// TLS configuration of the handshake; `None` for plain HTTP.
     pub(super) tls: Option<Arc<ServerConfig>>,
-    /// Whether the request is the first one after it.
+    /// Whether this is the first request after the handshake.
     pub(super) is_first_request: bool,
 }
 
 impl Handshake {
-    /// Whether it was under this configuration.
+    /// Whether the handshake used this configuration.
     fn is_current(&self, access: &Access) -> bool {
         self.tls.as_ref().map(Arc::as_ptr) == access.tls.as_ref().map(Arc::as_ptr)
     }
 
-    /// Whether a request may be answered under this configuration. After a change of the TLS configuration the first one of a
-    /// connection may: the handshake has admitted the client, which would not repeat the request on a new connection.
+    /// Whether a request can be answered under this configuration. After a change of the TLS configuration, the first request of
+    /// a connection still can: the handshake admitted the client, and no client repeats its first request on a new connection.
     fn admits(&self, access: &Access) -> bool {
         let both_have_tls = self.tls.is_some() && access.tls.is_some();
         self.is_current(access) || (self.is_first_request && both_have_tls)
     }
 }
 
-/// A later request on a connection that was made before the TLS configuration changed. The connection is closed without a
-/// response: a client that is still allowed connects again and repeats the request, as every client does when an idle
-/// connection has been closed.
+/// A later request on a connection from before the TLS configuration changed. The connection is closed without a response. A
+/// client takes that for an idle timeout and repeats the request on a new connection, if it is still allowed to connect.
 #[derive(Debug)]
 pub(super) struct StaleTls;
 
@@ -61,7 +60,7 @@ impl Service {
         self
     }
 
-    /// The access configuration of a connection or request at this moment.
+    /// Returns the current access configuration.
     pub(super) async fn access(&self) -> Arc<Access> {
         match &self.web_config {
             Some(web_config) => web_config.access().await,
@@ -69,7 +68,7 @@ impl Service {
         }
     }
 
-    /// Authenticates a request, and responds to it.
+    /// Authenticates a request and responds to it.
     pub(super) async fn respond<B>(
         &self,
         request: Request<B>,
@@ -82,9 +81,12 @@ impl Service {
             return Err(StaleTls);
         }
         let is_outdated = !handshake.is_current(&access);
-        // RFC 9112, section 3.2. Routes do not depend on the host, but what is in front of biolat may.
+        // RFC 9112, section 3.2. Routes do not depend on the host, but a proxy in front of biolat may.
         if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 {
-            return Ok(text(StatusCode::BAD_REQUEST, "bad request: HTTP/1.1 needs one Host header\n"));
+            return Ok(text(
+                StatusCode::BAD_REQUEST,
+                "bad request: HTTP/1.1 requires exactly one Host header\n",
+            ));
         }
         let outcome = match &self.web_config {
             Some(web_config) => web_config.authenticate(&access, request.headers(), from).await,
@@ -110,7 +112,7 @@ impl Service {
             set(&mut response, CONNECTION, "close");
         }
         for (name, value) in &access.headers {
-            // The page sets its own Content-Security-Policy: any other would block its script or allow more.
+            // The page sets its own Content-Security-Policy; another would block its script or allow too much.
             response.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         Ok(response)
@@ -118,8 +120,7 @@ impl Service {
 }
 
 fn unauthorized() -> HttpResponse {
-    let mut response =
-        text(StatusCode::UNAUTHORIZED, "unauthorized: a user name and its password are required\n");
+    let mut response = text(StatusCode::UNAUTHORIZED, "unauthorized: user name and password required\n");
     set(&mut response, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
     response
 }

@@ -1,5 +1,5 @@
-//! Response bodies of the latest snapshot: each is encoded once, for the first client that requests it, and kept for the
-//! others until the next snapshot. A client that reads slowly keeps an older one, so that the memory of all is counted.
+//! Caches response bodies of the latest snapshot: each is encoded once, at the first request, and shared by all clients until
+//! the next snapshot. A slow reader keeps older bodies alive, so the memory of all bodies is counted and limited.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use tokio::{
 
 use super::serve_config::ServeConfig;
 
-/// What a body is: the path and the content type.
+/// Identifies a body of a snapshot: path and content type.
 pub(super) type Representation = (&'static str, &'static str);
 
 /// Bodies of the latest snapshot.
@@ -35,20 +35,19 @@ pub(super) struct BodyCache {
     memory: Arc<BodyMemory>,
     /// Size of the largest body so far.
     largest: AtomicUsize,
-    /// Whether there have been many bytes of older snapshots since the heap was trimmed.
+    /// Whether bodies of older snapshots have taken a lot of memory since the heap was last trimmed.
     has_grown: AtomicBool,
-    /// Its permit is for encoding, which takes several times the memory of the body. A snapshot has a few bodies, each of which
-    /// is encoded once.
+    /// Allows one encoding at a time, because encoding takes several times the memory of the body.
     pub(super) encoder: Arc<Semaphore>,
 }
 
 /// How long a new body waits for memory.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for the end of connections that have been closed, before others are closed.
+/// How long to wait until closed connections have freed their bodies, before closing more.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Where a body is in memory: identifies it while it exists.
+/// A body's address in memory, which identifies it while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyAddress {
     address: usize,
@@ -61,7 +60,7 @@ impl BodyAddress {
     }
 }
 
-/// What all bodies take: of the latest snapshot, and of older ones that are still being sent.
+/// Memory of all bodies: of the latest snapshot, and of older ones that are still being sent.
 #[derive(Default)]
 struct BodyMemory {
     bytes: AtomicUsize,
@@ -69,8 +68,8 @@ struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Waits until no more than this is left.
-    async fn at_most(&self, bytes: usize) {
+    /// Waits until bodies take at most this many bytes.
+    async fn wait_for_at_most(&self, bytes: usize) {
         loop {
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
@@ -102,15 +101,15 @@ impl CachedBodies {
     }
 }
 
-/// The memory of a body, which counts while any response holds it.
+/// A body that counts towards [`BodyMemory`] until it is dropped.
 struct CountedBytes {
     content: Box<[u8]>,
     memory: Arc<BodyMemory>,
 }
 
 impl CountedBytes {
-    /// Copies the content: a large copy has pages of its own, which the kernel gets back when it is freed. What has grown while
-    /// it was encoded is in the heap.
+    /// Copies the content. A large copy is mapped separately and returns to the kernel when freed, unlike a buffer that grew in
+    /// the heap during encoding.
     fn count(content: &[u8], memory: &Arc<BodyMemory>) -> Bytes {
         memory.bytes.fetch_add(content.len(), Relaxed);
         Bytes::from_owner(Self { content: content.into(), memory: Arc::clone(memory) })
@@ -144,19 +143,18 @@ impl BodyCache {
         }
     }
 
-    /// How long ago the last collection succeeded or, if none has, the server started.
+    /// Time since the last successful collection or, before the first one, since the server started.
     pub(super) fn age(&self) -> Duration {
         let last_success = self.snapshot().and_then(|snapshot| snapshot.health.last_success);
         last_success.unwrap_or(self.created).elapsed()
     }
 
-    /// How long the collector has made no progress; before the first collection, since the server started.
+    /// How long the collector has made no progress; before the first collection, the time since the server started.
     pub(super) fn stalled(&self) -> Duration {
         let stalled = self.snapshot().and_then(|snapshot| snapshot.health.stalled());
         stalled.unwrap_or_else(|| self.created.elapsed())
     }
 
-    /// How snapshots are served.
     pub(super) fn config(&self) -> &ServeConfig {
         &self.config
     }
@@ -166,10 +164,14 @@ impl BodyCache {
         self.config.interval
     }
 
-    /// Waits until a new body, plain and compressed and as large as the largest one so far, stays within the limit. Until then
-    /// `close_readers` closes connections that read other bodies than these, until so many bytes are free. False: there was no
-    /// room in time.
-    pub(super) async fn has_room(&self, limit: usize, close_readers: impl Fn(&[BodyAddress], usize)) -> bool {
+    /// Waits until there is room below the limit for a new body, plain and compressed, as large as the largest so far. Meanwhile
+    /// `close_readers` closes connections that read bodies other than the given ones, to free the given number of bytes. Returns
+    /// false if there was no room in time.
+    pub(super) async fn wait_for_room(
+        &self,
+        limit: usize,
+        close_readers: impl Fn(&[BodyAddress], usize),
+    ) -> bool {
         let room = async {
             loop {
                 let latest = self.bodies().map(|bodies| bodies.addresses()).unwrap_or_default();
@@ -179,14 +181,14 @@ impl BodyCache {
                 }
                 let target = self.memory.bytes.load(Relaxed).saturating_sub(excess);
                 close_readers(&latest, excess);
-                // The tasks of the connections free the bodies when they end.
-                let _ = timeout(CLOSE_TIMEOUT, self.memory.at_most(target)).await;
+                // The connections' tasks free the bodies when they end.
+                let _ = timeout(CLOSE_TIMEOUT, self.memory.wait_for_at_most(target)).await;
             }
         };
         timeout(ROOM_TIMEOUT, room).await.is_ok()
     }
 
-    /// How many bytes too many there would be with the new body. Those of the latest snapshot have to be.
+    /// Returns by how many bytes a new body would exceed the limit. Bodies of the latest snapshot are always allowed.
     fn excess(&self, limit: usize, latest: usize) -> usize {
         let (bytes, new) = (self.memory.bytes.load(Relaxed), 2 * self.largest.load(Relaxed));
         let older = bytes.saturating_sub(latest);
@@ -198,17 +200,17 @@ impl BodyCache {
         (bytes + new).saturating_sub(limit.max(latest + new))
     }
 
-    /// The latest snapshot; none before the first collection.
+    /// Returns the latest snapshot; `None` before the first collection.
     pub(super) fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshots.borrow().clone()
     }
 
-    /// Each new snapshot.
+    /// Returns a receiver of new snapshots.
     pub(super) fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
     }
 
-    /// The latest snapshot and its body, if that has been encoded.
+    /// Returns the latest snapshot and its body, if already encoded.
     pub(super) fn encoded(
         &self,
         representation: Representation,
@@ -220,8 +222,8 @@ impl BodyCache {
         Some((Arc::clone(&bodies.snapshot), bytes?.clone()))
     }
 
-    /// The latest snapshot and its body, compressed or not; none before the first collection. Encoding takes some
-    /// milliseconds: call it outside of the runtime's own threads.
+    /// Returns the latest snapshot and its body, compressed or not; `None` before the first collection. Encoding takes
+    /// milliseconds, so call this on a blocking thread.
     pub(super) fn body(
         &self,
         representation: Representation,
@@ -239,7 +241,8 @@ impl BodyCache {
         Some((Arc::clone(&bodies.snapshot), body.clone()))
     }
 
-    /// The snapshot is read under the lock, so that an older one never replaces a newer one.
+    /// Returns the bodies of the latest snapshot. Reads the snapshot under the lock, so that an older one never replaces a newer
+    /// one.
     fn bodies(&self) -> Option<Arc<CachedBodies>> {
         let mut current = locked(&self.current);
         let snapshot = self.snapshot()?;
@@ -256,7 +259,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Conditional requests: `ETag` and `If-None-Match` of [RFC 9110].
+//! Conditional requests with `ETag` and `If-None-Match`: [RFC 9110].
 //!
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-13.1.2
 
@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use biolat_model::snapshot::Snapshot;
 use hyper::header::{HeaderMap, IF_NONE_MATCH};
 
-/// The entity tag of a snapshot: weak, as it is the same for compressed and plain bodies. It differs after a restart, when
-/// the probe was attached at another time, and after a failed collection, which publishes the last snapshot with new `health`.
+/// Returns the entity tag of a snapshot. It is weak because compressed and plain bodies have the same one. It changes when the
+/// probe is attached anew, and after a failed collection, which publishes the last snapshot with new `health`.
 pub(super) fn etag(snapshot: &Snapshot) -> String {
     let (started, taken) = (nanoseconds(snapshot.started), nanoseconds(snapshot.taken));
     format!("W/\"{started:x}-{taken:x}-{:x}\"", snapshot.health.failures)
 }
 
-/// Since the epoch, or before it: a clock may not be set yet.
+/// Returns nanoseconds since the epoch; negative if the clock has not been set yet and shows a time before the epoch.
 fn nanoseconds(time: SystemTime) -> i128 {
     let signed = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
     match time.duration_since(UNIX_EPOCH) {
@@ -26,14 +26,14 @@ fn nanoseconds(time: SystemTime) -> i128 {
 /// Whether `If-None-Match` names this entity tag.
 pub(super) fn matches(headers: &HeaderMap, etag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
-    // Our entity tags contain no comma.
+    // biolat's entity tags contain no comma.
     values
         .flat_map(|value| value.split(','))
         .map(str::trim)
         .any(|known| known == "*" || opaque(known) == opaque(etag))
 }
 
-/// Without the mark of weakness: `If-None-Match` compares weakly.
+/// Strips the weakness prefix, because `If-None-Match` uses weak comparison.
 fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag)
 }

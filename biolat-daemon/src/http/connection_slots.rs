@@ -1,5 +1,5 @@
-//! Connection slots: a fixed number of them. A connection holds one from accept to close. It is closed when its slot is
-//! given to another connection, or when it exceeds a time limit.
+//! A fixed number of connection slots. A connection holds one from accept to close. It is closed when it is evicted or exceeds
+//! a time limit.
 
 use std::{
     cmp::Reverse,
@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::{bodies::BodyAddress, limits::Limits};
 use crate::net::network;
 
-/// How many networks the server remembers as its clients.
+/// Number of networks that the server remembers as clients.
 const CLIENT_NETWORKS: usize = 32;
 
 /// All slots of the server.
@@ -29,7 +29,7 @@ pub(super) struct ConnectionSlots {
 struct SlotTable {
     entries: BTreeMap<u64, SlotEntry>,
     next_id: u64,
-    /// The networks that the server last gave what they asked for, the latest one at the end.
+    /// Networks that got a successful response, the most recent last.
     clients: VecDeque<IpAddr>,
 }
 
@@ -41,15 +41,15 @@ struct SlotEntry {
     since: Instant,
     /// Last activity: start of the state, or the last time the client read some of the response.
     last_active: Instant,
-    /// A response is being prepared, perhaps while an earlier one is still being sent.
+    /// Whether a response is being prepared, possibly while an earlier one is still being sent.
     is_preparing: bool,
-    /// The body of a response that has been begun is being prepared: what has been sent is not all of it.
+    /// Whether further parts of the current response are still to be prepared.
     has_more: bool,
-    /// The response is an event stream, the last response on this connection.
+    /// Whether the response is an event stream, which is the last response on its connection.
     is_stream: bool,
-    /// The response's body.
+    /// Body of the response.
     body: Option<BodyAddress>,
-    /// Dropped with the entry, which closes the connection.
+    /// Closes the connection when the entry is dropped.
     _close: oneshot::Sender<()>,
 }
 
@@ -57,7 +57,7 @@ struct SlotEntry {
 enum ConnectionState {
     /// Waiting for a request head.
     Idle,
-    /// The server prepares the response. No time limit: the client has nothing to read yet.
+    /// The server prepares the response. There is no time limit, because the client has nothing to read yet.
     Preparing,
     /// The response is being sent.
     Sending,
@@ -77,10 +77,10 @@ impl ConnectionSlots {
         Arc::new(Self { limits, table: Mutex::default(), shutting_down: watch::Sender::new(false) })
     }
 
-    /// A slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
-    /// connections loses the one that has been inactive for longest, so that a client with many connections only
-    /// evicts its own. One whose response is being prepared is not inactive. Where many networks have as many, those that
-    /// the server has never served come first, so that strangers with many addresses do not evict Prometheus.
+    /// Returns a slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
+    /// connections loses the one that has been inactive longest, so a client with many connections only evicts its own. A
+    /// connection whose response is being prepared is not inactive. Between networks with equally many connections, unknown ones
+    /// lose first, so strangers with many addresses do not evict Prometheus.
     pub(super) fn acquire(self: &Arc<Self>, from: IpAddr) -> (ConnectionSlot, oneshot::Receiver<()>) {
         self.acquire_at(from, Instant::now())
     }
@@ -118,10 +118,10 @@ impl ConnectionSlots {
         self.table().entries.retain(|_, entry| {
             let (state_limit, activity_limit) = match entry.state {
                 ConnectionState::Preparing => return true,
-                // The client waits for the next event.
+                // The client is waiting for the next event.
                 ConnectionState::Idle if entry.is_stream => return true,
                 ConnectionState::Idle => (head, head),
-                // An event is small and read as a whole.
+                // An event is small and read at once.
                 ConnectionState::Sending if entry.is_stream => (write, write),
                 ConnectionState::Sending => (answer, write),
             };
@@ -129,8 +129,7 @@ impl ConnectionSlots {
         });
     }
 
-    /// Ends streams, and closes connections that would not end by themselves: idle ones, and streams whose client does
-    /// not read.
+    /// Ends streams, and closes connections that would not end on their own: idle ones, and streams whose client does not read.
     pub(super) fn shut_down(&self) {
         self.shutting_down.send_replace(true);
         self.table().entries.retain(|_, entry| match entry.state {
@@ -140,8 +139,8 @@ impl ConnectionSlots {
         });
     }
 
-    /// Closes connections that read other bodies than the latest ones until this many bytes are free: those that have been
-    /// reading for longest first. A body is free when nobody reads it.
+    /// Closes connections that read bodies other than the latest ones, those that have been reading longest first, until this
+    /// many bytes are free. A body is free when no connection reads it.
     fn close_readers(&self, latest: &[BodyAddress], bytes: usize) {
         let mut table = self.table();
         let mut reading: Vec<_> = table
@@ -175,13 +174,13 @@ impl SlotTable {
         for entry in self.entries.values() {
             *connections.entry(entry.network).or_default() += 1;
         }
-        let idlest = self.entries.iter().min_by_key(|(_, entry)| {
+        let victim = self.entries.iter().min_by_key(|(_, entry)| {
             let is_preparing = entry.state == ConnectionState::Preparing;
             let is_client = self.clients.contains(&entry.network);
             (Reverse(connections[&entry.network]), is_preparing, is_client, entry.last_active)
         });
-        if let Some((&idlest, _)) = idlest {
-            self.entries.remove(&idlest);
+        if let Some((&victim, _)) = victim {
+            self.entries.remove(&victim);
         }
     }
 
@@ -195,13 +194,13 @@ impl SlotTable {
 }
 
 impl ConnectionSlot {
-    /// A request head has been read. Of pipelined requests, the first one counts.
+    /// Records that a request head has been read. With pipelined requests, the time runs from the first.
     pub(super) fn set_preparing(&self) {
         self.advance(ConnectionState::Preparing, Instant::now());
         self.change(|entry| entry.is_preparing = true);
     }
 
-    /// The response to that request is ready. `is_success` if it is what the client asked for.
+    /// Records that the response is ready. After a success the client's network is remembered.
     pub(super) fn set_prepared(&self, is_success: bool) {
         self.change(|entry| entry.is_preparing = false);
         let SlotLease { slots, id } = &*self.0;
@@ -211,23 +210,23 @@ impl ConnectionSlot {
         }
     }
 
-    /// A part of the response is ready to be sent, or the client has read some of it.
+    /// Records that a part of the response is ready to be sent, or that the client has read some of it.
     pub(super) fn set_sending(&self) {
         self.advance(ConnectionState::Sending, Instant::now());
     }
 
-    /// What there was to send has been sent.
+    /// Records that everything so far has been sent.
     pub(super) fn set_idle(&self) {
         self.set_idle_at(Instant::now());
     }
 
-    /// The response has a body that is prepared in parts, as the client reads them, until what this returns is dropped.
-    pub(super) fn begin_parts(&self) -> PartsToCome {
+    /// Records that the body is prepared in parts, as the client reads, until the returned guard is dropped.
+    pub(super) fn begin_parts(&self) -> PendingParts {
         self.change(|entry| entry.has_more = true);
-        PartsToCome(self.clone())
+        PendingParts(self.clone())
     }
 
-    /// Makes the connection a stream; false if the maximum number of streams is reached.
+    /// Makes the connection an event stream. Returns false if there are too many streams already.
     pub(super) fn become_stream(&self) -> bool {
         let SlotLease { slots, id } = &*self.0;
         let mut table = slots.table();
@@ -245,7 +244,6 @@ impl ConnectionSlot {
         slots.table().entries.get(id).is_some_and(is_responding)
     }
 
-    /// The body of the response.
     pub(super) fn set_body(&self, body: BodyAddress) {
         self.change(|entry| entry.body = Some(body));
     }
@@ -259,7 +257,7 @@ impl ConnectionSlot {
         self.0.slots.limits
     }
 
-    /// Becomes true when the server shuts down.
+    /// Returns a receiver that becomes true when the server shuts down.
     pub(super) fn shutting_down(&self) -> watch::Receiver<bool> {
         self.0.slots.shutting_down.subscribe()
     }
@@ -289,9 +287,9 @@ impl ConnectionSlot {
 }
 
 /// See [`ConnectionSlot::begin_parts`].
-pub(super) struct PartsToCome(ConnectionSlot);
+pub(super) struct PendingParts(ConnectionSlot);
 
-impl Drop for PartsToCome {
+impl Drop for PendingParts {
     fn drop(&mut self) {
         self.0.change(|entry| entry.has_more = false);
     }
@@ -321,7 +319,7 @@ mod tests {
         Limits { head: LIMIT, write: LIMIT, answer: LIMIT, streams: 1, ..Limits::default() }
     }
 
-    /// A password check may take a while, and the client can do nothing about it.
+    /// A password check can take a while, which is not the client's fault.
     #[test]
     fn preparing_a_response_has_no_time_limit() {
         let slots = ConnectionSlots::new(limits());
@@ -332,7 +330,7 @@ mod tests {
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "preparing");
         let sending = start + 100 * LIMIT;
         slot.advance(ConnectionState::Sending, sending);
-        // A pipelined request behind the response that the client does not read.
+        // A pipelined request, while the client does not read the first response.
         slot.advance(ConnectionState::Preparing, sending);
         slots.close_overdue_at(sending + LIMIT / 2);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "within the limit");
@@ -340,9 +338,9 @@ mod tests {
         assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "response not read");
     }
 
-    /// Between two parts of a body the client has nothing to read: the encoder may be busy with others.
+    /// Between two parts of a body the client has nothing to read: the encoder may be busy with other responses.
     #[test]
-    fn a_response_in_parts_is_not_idle_in_between() {
+    fn response_in_parts_is_not_idle_between_them() {
         let slots = ConnectionSlots::new(limits());
         let start = Instant::now();
         let (slot, mut closed) = slots.acquire_at(CLIENT, start);
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_stream_stays_and_an_unread_one_is_closed() {
+    fn keeps_idle_streams_and_closes_unread_ones() {
         let slots = ConnectionSlots::new(limits());
         let start = Instant::now();
         let (slot, mut closed) = slots.acquire_at(CLIENT, start);
@@ -381,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_readers_free_the_memory_of_bodies() {
+    fn closes_longest_readers_to_free_bodies() {
         let slots = ConnectionSlots::new(limits());
         let start = Instant::now();
         let bodies = [vec![0; 1000], vec![0; 1000], vec![0; 1000]];
@@ -400,7 +398,7 @@ mod tests {
         preparing.set_body(address(1));
         preparing.close_readers(&[address(2)], 0);
         assert!(connections.iter_mut().all(|(_, closed)| closed.try_recv() == Err(TryRecvError::Empty)));
-        // One byte too much: of the bodies that are not the latest, the one that has been read for longest, by two readers.
+        // To free one byte, the old body with the longest-running readers is freed: both of its readers are closed.
         preparing.close_readers(&[address(2)], 1);
         let closed = connections.iter_mut().map(|(_, closed)| closed.try_recv() == Err(TryRecvError::Closed));
         assert_eq!(closed.collect::<Vec<_>>(), [false, true, true, false]);
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_with_many_addresses_do_not_evict_a_client() {
+    fn strangers_do_not_evict_a_client() {
         let limits = Limits { connections: 4, ..limits() };
         let slots = ConnectionSlots::new(limits);
         let start = Instant::now();
@@ -424,7 +422,7 @@ mod tests {
             })
             .collect();
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty));
-        // Two connections are more than a stranger's one.
+        // With two connections, the client has more than any stranger.
         let (_second, _closed) = slots.acquire_at(CLIENT, start + 2 * LIMIT);
         let (_stranger, _closed) = slots.acquire_at(Ipv4Addr::new(192, 0, 2, 99).into(), start + 2 * LIMIT);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Closed));
@@ -432,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_has_a_time_limit_for_its_next_request() {
+    fn closes_idle_connections() {
         let slots = ConnectionSlots::new(limits());
         let start = Instant::now();
         let (_slot, mut closed) = slots.acquire_at(CLIENT, start);

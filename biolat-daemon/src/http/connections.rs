@@ -1,4 +1,4 @@
-//! Listeners and connections: limits, timeouts, and a graceful shutdown.
+//! Accepts and serves connections, with limits, timeouts and a graceful shutdown.
 
 use std::{
     io,
@@ -40,13 +40,13 @@ use super::{
     tracked_stream::{Socket, TrackedStream},
 };
 
-/// Sizes of a connection's receive and send buffers in the kernel; the default is megabytes.
+/// Sizes of a connection's receive and send buffers in the kernel, which would be megabytes by default.
 const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];
-/// Descriptors that collections open: files in sysfs, one after another, and maps for new series.
+/// Descriptors that a collection needs, for files in sysfs and maps for new series.
 const COLLECTION_FILES: u64 = 16;
 /// How often the time limits are checked.
 const OVERDUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause after a connection could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Serves on every listener until `stop` is set or dropped, then waits for unfinished responses.
@@ -57,7 +57,7 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    // With a low file limit, half of the descriptors are left to the rest of the process, and some to collections.
+    // With a low file limit, leave half of the descriptors to the rest of the process, and some to collections.
     let files = process::max_fds();
     let open = process::open_fds(Path::new("/proc")).unwrap_or(files / 4);
     let free = files.saturating_sub(open + COLLECTION_FILES).clamp(1, (files / 2).max(1));
@@ -108,8 +108,8 @@ pub async fn serve(
     let _ = timeout(limits.grace, graceful.shutdown()).await;
 }
 
-/// Sets socket buffer sizes, and the time after which the kernel gives up on an unreachable client. Connections inherit both
-/// from the listener.
+/// Sets the socket buffer sizes, and the time after which the kernel gives up on an unreachable client. Connections inherit
+/// both from the listener.
 fn set_socket_limits(listener: &TcpListener, limits: Limits) {
     let socket = SockRef::from(listener);
     let [received, written] = KERNEL_BUFFERS;
@@ -122,7 +122,7 @@ fn set_socket_limits(listener: &TcpListener, limits: Limits) {
     }
 }
 
-/// The next connection. Errors are temporary: the client has closed it already, or no file descriptor is free.
+/// Accepts the next connection. Errors are temporary: the client has already closed it, or no file descriptor is free.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -136,7 +136,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// A connection with a slot.
+/// A connection that holds a slot.
 struct Connection {
     service: Service,
     limits: Limits,
@@ -146,7 +146,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Errors on a connection are caused by the client and not logged.
+    /// Serves the connection. Errors are the client's fault and not logged.
     async fn serve(self, stream: TcpStream) {
         match self.service.access().await.tls.clone() {
             None => self.serve_http(stream, None).await,
@@ -161,7 +161,7 @@ impl Connection {
     async fn serve_http<S: Socket>(self, stream: S, tls: Option<Arc<ServerConfig>>) {
         let Self { service, limits, from, slot, graceful } = self;
         let mut builder = http1::Builder::new();
-        // The slot has the time limit for a head.
+        // The slot enforces the time limit for a head.
         builder.header_read_timeout(None).max_header_size(limits.head_bytes).max_buf_size(limits.head_bytes);
         let is_first = AtomicBool::new(true);
         let connection = builder.serve_connection(
@@ -202,7 +202,7 @@ async fn handshake(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -
     Ok(MaybeTls::Tls(Box::new(stream)))
 }
 
-/// Time to send the response to plain HTTP.
+/// Time limit for the response to plain HTTP.
 const PLAIN_HTTP_TIMEOUT: Duration = Duration::from_secs(1);
 const PLAIN_HTTP: &str = "this is an HTTPS server and got plain HTTP: begin with https://\n";
 
@@ -214,7 +214,7 @@ async fn reject_plain_http(mut stream: TcpStream) {
     let responded = async {
         stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;
-        // Closing a socket with unread data resets it, and the client would lose the response.
+        // Closing a socket with unread data sends a reset, and the client would lose the response.
         while stream.read(&mut [0; 1024]).await? > 0 {}
         io::Result::Ok(())
     };

@@ -1,5 +1,5 @@
-//! `/api/v1/events`: one event for each collection, as [server-sent events]. An event announces a new snapshot and does not
-//! contain it, so that a slow client keeps no old ones in memory.
+//! `/api/v1/events`: one event per collection, as [server-sent events]. An event only announces a snapshot, so a slow client
+//! keeps no old snapshots in memory.
 //!
 //! [server-sent events]: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
@@ -20,14 +20,13 @@ use tokio::{
 
 use super::{admission::Admission, conditional, connection_slots::ConnectionSlot};
 
-/// Clients reconnect after this many milliseconds when a stream has ended.
+/// Tells clients to reconnect 2 s after a stream has ended.
 const RETRY: &[u8] = b"retry: 2000\n\n";
-/// A comment: keeps the connection alive and is ignored by clients.
+/// A comment, which keeps the connection alive and is ignored by clients.
 const HEARTBEAT: &[u8] = b":\n\n";
 const ADMISSION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The response body. hyper polls it when the previous event has been sent: a slow client misses events, and none are
-/// queued.
+/// The response body. hyper polls it when the previous event has been sent, so a slow client misses events and none are queued.
 pub(super) struct EventStream(NextEvent);
 
 type NextEvent = Pin<Box<dyn Future<Output = Option<(Subscription, Bytes)>> + Send>>;
@@ -42,8 +41,8 @@ struct Subscription {
 }
 
 impl EventStream {
-    /// An event for the latest snapshot and for each later one, until the collector ends, the server shuts down, the web
-    /// config changes, or the stream has reached its longest life.
+    /// Sends an event for the latest snapshot and for each later one, until the collector ends, the server shuts down, the web
+    /// config changes, or the stream reaches its maximum lifetime.
     pub(super) fn new(
         mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
         admission: Admission,
@@ -84,7 +83,7 @@ impl Subscription {
         let heartbeat_at = Instant::now() + self.heartbeat;
         loop {
             let event = tokio::select! {
-                // The last snapshot is announced before the stream ends.
+                // Announces the last snapshot before the stream ends.
                 biased;
                 changed = self.snapshots.changed() => {
                     changed.ok()?;

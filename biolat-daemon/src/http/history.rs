@@ -1,4 +1,4 @@
-//! `/api/v1/history`: the range that a request asks for, and the answer, which is encoded as the client reads it.
+//! `/api/v1/history`: serves the intervals of a requested range, encoded as the client reads them.
 
 mod body;
 mod query;
@@ -21,10 +21,10 @@ use super::{
 use body::{HistoryBody, Writer};
 use query::HistoryQuery;
 
-/// Answers that are encoded at the same time. Each needs up to a megabyte, and what it shares with the store.
+/// Maximum number of responses at a time. Each needs up to a megabyte, plus the blocks that it shares with the store.
 pub(super) const READERS: usize = 8;
 
-/// The response to a request with this query.
+/// Responds to a request with this query.
 pub(super) fn respond(
     service: &Service,
     slot: &ConnectionSlot,

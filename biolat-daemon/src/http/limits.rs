@@ -1,33 +1,33 @@
-//! Limits for clients.
+//! Resource and time limits for clients.
 
 use std::time::Duration;
 
 /// Limits for one client, and for all clients together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections, but at most half of the process's file descriptors, and 16 fewer than are free; one more evicts
-    /// another one.
+    /// Open connections; fewer if that would take more than half of the process's file descriptors or leave fewer than 16 free.
+    /// Each further connection evicts an existing one.
     pub connections: usize,
-    /// Time for the head of a request, from the moment that the connection becomes idle.
+    /// Time for the head of a request, from when the connection becomes idle.
     pub head: Duration,
     /// Size of a request's head and of a connection's buffers, in bytes.
     pub head_bytes: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
-    /// Memory of all response bodies, in bytes. Beyond it, connections are closed that still read an older snapshot, the
-    /// oldest one first.
+    /// Memory of all response bodies, in bytes. Beyond it, connections that still read an older snapshot are closed, those that
+    /// have been reading longest first.
     pub body_bytes: usize,
     /// Time for the client to read some more of a response.
     pub write: Duration,
     /// Time for the client to read the whole response.
     pub answer: Duration,
-    /// Event streams, but at most an eighth of the connections.
+    /// Event streams; at most an eighth of the connections.
     pub streams: usize,
     /// Time without an event after which a stream sends a heartbeat.
     pub heartbeat: Duration,
-    /// Longest life of a stream; clients reconnect.
+    /// Maximum lifetime of a stream; clients reconnect.
     pub stream: Duration,
-    /// Time for unfinished responses when the server shuts down.
+    /// Time to finish responses when the server shuts down.
     pub grace: Duration,
 }
 
@@ -38,8 +38,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Limits for this time between snapshots. A slow client keeps the body of an old snapshot in memory, so the time for
-    /// a response is a few intervals.
+    /// Returns the limits for a collection interval. A slow client keeps the body of an old snapshot in memory, so a response may
+    /// take only a few intervals.
     #[must_use]
     pub fn of_interval(interval: Duration) -> Self {
         let answer = (8 * interval).clamp(Duration::from_secs(2), Duration::from_secs(15));

@@ -1,5 +1,5 @@
-//! The HTTP server. It never reads a map: every response is made from the latest snapshot. `routes` has the table of
-//! endpoints, `authentication` what applies to all of them.
+//! The HTTP server. It never reads a map: responses are made from the latest snapshot and the history. `routes` has the table
+//! of endpoints; `authentication` handles what applies to all of them.
 
 mod admission;
 mod authentication;
@@ -39,14 +39,14 @@ pub struct Service {
     scrapes: Scrapes,
     history: Option<SharedHistory>,
     history_readers: Arc<Semaphore>,
-    /// Its permit is for reading a part of the history: a scrape never waits for one.
+    /// Allows one encoding of history at a time. Separate from the snapshot's encoder, so that no scrape waits for history.
     history_encoder: Arc<Semaphore>,
     day_table: Option<Arc<DayTable>>,
     web_config: Option<Arc<WebConfig>>,
 }
 
 impl Service {
-    /// Serves the latest of these snapshots.
+    /// Makes a service for the latest of these snapshots.
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Service {
         }
     }
 
-    /// Serves what came in each interval, too.
+    /// Also serves this history.
     #[must_use]
     pub fn with_history(self, history: SharedHistory) -> Self {
         let range = self.bodies.config().saved.as_ref().map(|saved| saved.range);
@@ -68,7 +68,7 @@ impl Service {
         Self { history: Some(history), day_table: Some(Arc::new(day_table)), ..self }
     }
 
-    /// Counts scrapes here.
+    /// Counts scrapes in `scrapes`.
     #[must_use]
     pub(crate) fn counting(self, scrapes: Scrapes) -> Self {
         Self { scrapes, ..self }

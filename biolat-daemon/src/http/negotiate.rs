@@ -1,10 +1,10 @@
-//! Content negotiation: the exposition format by `Accept`, compression by `Accept-Encoding`.
+//! Content negotiation: exposition format by `Accept`, compression by `Accept-Encoding`.
 
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName};
 
 use crate::expose::Format;
 
-/// The format that the client prefers; the text format if it accepts none of ours.
+/// Returns the format that the client prefers, or the text format if it accepts none that biolat has.
 #[must_use]
 pub fn format(headers: &HeaderMap) -> Format {
     let accepted = elements(headers, ACCEPT);
@@ -16,7 +16,7 @@ pub fn format(headers: &HeaderMap) -> Format {
             .max()
             .unwrap_or(0)
     };
-    // Of equal weights the first format wins: formats are sorted by what they can carry.
+    // With equal weights the first format wins: formats are sorted by preference.
     let best = Format::ALL.into_iter().rev().max_by_key(|&format| weight(format));
     best.filter(|&format| weight(format) > 0).unwrap_or(Format::Text)
 }
@@ -36,12 +36,12 @@ pub fn gzip(headers: &HeaderMap) -> bool {
 struct AcceptElement {
     name: String,
     parameters: Vec<(String, String)>,
-    /// Thousandths.
+    /// In thousandths.
     weight: u16,
 }
 
-/// Whether an element of `Accept` matches this format. Wildcards match the text format only: browsers and `curl` send them, and
-/// people read the response.
+/// Whether an element of `Accept` matches this format. Wildcards match only the text format: they come from browsers and `curl`,
+/// where people read the response.
 fn matches_format(element: &AcceptElement, format: Format) -> bool {
     let parameter = |name: &str| {
         element.parameters.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
@@ -60,7 +60,7 @@ fn matches_format(element: &AcceptElement, format: Format) -> bool {
     }
 }
 
-/// Elements that are read of a header. Prometheus sends 5.
+/// Maximum number of elements read from a header. Prometheus sends 5.
 const MAX_ELEMENTS: usize = 32;
 
 fn elements(headers: &HeaderMap, name: HeaderName) -> Vec<AcceptElement> {
@@ -84,7 +84,7 @@ fn element(text: &str) -> Option<AcceptElement> {
     Some(AcceptElement { name, parameters, weight })
 }
 
-/// A weight from 0 to 1 in thousandths. Elements with other weights are ignored.
+/// Parses a weight from 0 to 1, in thousandths. Elements with other weights are ignored.
 fn weight(text: &str) -> Option<u16> {
     let value: f32 = text.parse().ok()?;
     (0.0..=1.0).contains(&value).then_some((value * 1000.0) as u16)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_header_is_read_in_part() {
+    fn reads_only_the_start_of_a_long_header() {
         let after = |others| accept(&format!("{}{PROTOBUF}", "text/x;q=0.1,".repeat(others)));
         assert_eq!((after(31), after(32)), (Protobuf, Text));
     }

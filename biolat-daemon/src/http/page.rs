@@ -1,5 +1,5 @@
-//! The page at `/`. It is complete without a script: a plain table of devices and links to the other endpoints. The script in
-//! `page/` replaces the table with the live page.
+//! The page at `/`. Without a script it has a plain table of devices and links to the other endpoints; the script in `page/`
+//! replaces the table with the live page.
 
 mod day_table;
 
@@ -26,20 +26,20 @@ use biolat_system::clock;
 use super::serve_config::{SavedHistory, ServeConfig};
 use crate::version;
 
-// Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
+// Assembled by `build.rs`. The script is one module, which browsers without module support ignore.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 const LIVE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     include_str!(concat!(env!("OUT_DIR"), "/page.js"))
         .replace("LOSS_REASONS_OF_THE_DAEMON", &losses::to_json())
 });
-/// A heatmap with nine cells.
+/// The icon, a heatmap with nine cells.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 3 3'%3E%3Cpath \
     fill='%23414487' d='M0 0h3v3H0z'/%3E%3Cpath fill='%2322a884' d='M0 2h2v1H0zM1 1h2v1H1z'/%3E%3Cpath fill='%23fde725' \
     d='M1 2h1v1H1zM2 1h1v1H2z'/%3E%3C/svg%3E";
 
-/// Allows the style and the script above, requests to the page's own origin, and nothing else. Trusted types are required, so
-/// that no text of a drive becomes markup.
+/// Returns a policy that allows only the style and script above and requests to the page's own origin. It requires trusted
+/// types, so that a drive's text cannot become markup.
 pub(super) fn content_security_policy(live: bool) -> &'static str {
     static PLAIN: LazyLock<String> = LazyLock::new(|| {
         format!(
@@ -57,15 +57,15 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The page: with the script, or without (`--no-ui`). `day` is the table of the worst minutes, `links` are paths and descriptions of
-/// the other endpoints.
+/// Renders the page, without the script if `--no-ui` is given. `day` is the table of the worst minutes; `links` are paths and
+/// descriptions of the other endpoints.
 pub(super) fn render<'a>(
     snapshot: Option<&Snapshot>,
     day: &str,
     ServeConfig { live, saved, .. }: &ServeConfig,
     links: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
-    // For the script.
+    // Attributes that the script reads.
     let times = saved.as_ref().map(|SavedHistory { saved, range: [from, to], .. }| {
         let [saved, from, to] = [saved, from, to].map(|time| unix_seconds(*time));
         format!(" data-saved=\"{saved}\" data-from=\"{from}\" data-to=\"{to}\"")
@@ -87,9 +87,9 @@ pub(super) fn render<'a>(
     page
 }
 
-/// Version, and the other endpoints.
+/// Appends the version and links to the other endpoints.
 fn footer<'a>(page: &mut String, links: impl Iterator<Item = (&'a str, &'a str)>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(page, "<footer>biolat {}: latency of every block I/O.", escape(version::LONG));
     for (path, description) in links {
         let _ = write!(page, "<br><a href=\"{path}\">{path}</a>: {}", escape(description));
@@ -108,7 +108,7 @@ fn plain(page: &mut String, snapshot: Option<&Snapshot>, day: &str, saved: Optio
         None => page.push_str("<p>No data yet: the first collection has not finished.</p>\n"),
         Some(snapshot) if snapshot.devices.is_empty() && saved.is_some() => {}
         Some(snapshot) if snapshot.devices.is_empty() => {
-            page.push_str("<p>There is no block device to show. New devices appear here.</p>\n");
+            page.push_str("<p>There is no block device to show. New devices will appear here.</p>\n");
         }
         Some(snapshot) => devices(page, snapshot, saved.is_some()),
     }
@@ -120,7 +120,7 @@ fn devices(page: &mut String, snapshot: &Snapshot, is_saved: bool) {
     let life = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
     let life = duration(life.as_secs_f64());
     let _ = if is_saved {
-        writeln!(page, "<p>Total latency in the {life} from the start of biolat to the save.</p>")
+        writeln!(page, "<p>Total latency since biolat started, {life} before the history was saved.</p>")
     } else {
         writeln!(
             page,
@@ -146,7 +146,7 @@ fn devices(page: &mut String, snapshot: &Snapshot, is_saved: bool) {
     }
 }
 
-/// Why a device hangs.
+/// Describes the I/O in flight of a hung device.
 fn overdue(view: &DeviceView) -> String {
     let inflight = view.inflight;
     let ios = match inflight.reads + inflight.writes {
@@ -158,7 +158,7 @@ fn overdue(view: &DeviceView) -> String {
     format!("{}: {ios}, {since} {}.", view.device.name, duration(inflight.oldest.as_secs_f64()))
 }
 
-/// The number of I/Os in flight, and the age of the oldest.
+/// Returns the number of I/Os in flight and the age of the oldest, as text.
 fn inflight(inflight: Inflight) -> (String, String) {
     let age = NumberFormat::UNICODE.latency(inflight.oldest.as_secs_f64());
     let age = match (inflight.oldest, inflight.is_exact) {
@@ -169,7 +169,7 @@ fn inflight(inflight: Inflight) -> (String, String) {
     ((inflight.reads + inflight.writes).to_string(), age)
 }
 
-/// An op of a device. What is the device's is in its first row.
+/// Appends a row for an op of a device. Figures of the device itself are only in its first row.
 fn row(page: &mut String, view: &DeviceView, series: &SeriesView, is_first: bool) {
     let (ios, age) = if is_first { inflight(view.inflight) } else { Default::default() };
     let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]).map(Phase::name);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_a_drive_are_escaped() {
+    fn escapes_attributes_of_a_drive() {
         let snapshot = snapshot("<script>\"&\u{202e}", &Histogram::new());
         for live in [true, false] {
             let page = page_of(Some(&snapshot), live);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_hangs_is_named() {
+    fn names_hung_devices() {
         let hanging = |inflight| {
             let mut snapshot = snapshot("", &Histogram::new());
             snapshot.devices[0].inflight = inflight;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_security_policy_allows_style_and_script() {
+    fn content_security_policy_allows_style_and_script() {
         let page = page_of(None, true);
         let between = |start: &str, end: &str| {
             let (_, rest) = page.split_once(start).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_links_to_every_endpoint() {
+    fn links_to_every_endpoint() {
         for live in [true, false] {
             let page = page_of(None, live);
             for (path, _) in links(&with_script(live)) {
@@ -313,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn the_script_has_the_loss_reasons() {
+    fn script_contains_loss_reasons() {
         assert!(SCRIPT.contains(&format!("const HUNG = {};", HUNG.as_secs())));
         assert!(SCRIPT.contains("\"no_room\":{") && !SCRIPT.contains("LOSS_REASONS_OF_THE_DAEMON"));
     }
 
-    /// It loads fast over a slow line, and the binary stays small.
+    /// Keeps loading fast on slow connections, and the binary small.
     #[test]
-    fn the_page_is_small() {
+    fn page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
         assert!(size < 112 << 10, "{size} bytes");
     }

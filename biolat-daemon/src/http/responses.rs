@@ -1,4 +1,4 @@
-//! Responses: their type, and those without a snapshot in them.
+//! The response type, and helpers for common responses.
 
 use std::io;
 
@@ -44,7 +44,7 @@ pub(super) fn retry_later(status: StatusCode, body: &'static str, seconds: &'sta
     response
 }
 
-/// The server is busy. Closes the connection: requests that the client has sent beside this one would take time from others.
+/// Responds that the server is busy, and closes the connection: further pipelined requests would take time from other clients.
 pub(super) fn busy(body: &'static str, seconds: &'static str) -> HttpResponse {
     let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, body, seconds);
     set(&mut response, CONNECTION, "close");

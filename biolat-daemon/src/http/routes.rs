@@ -1,7 +1,7 @@
-//! The routes: one table with every endpoint. A new endpoint is one entry and its handler; the responses to unknown paths,
-//! the links of the page and the table in `docs/api.md` are made from the table.
+//! The table of all endpoints. A new endpoint is one entry and its handler; responses to unknown paths, the page's links and
+//! the table in `docs/api.md` are generated from it.
 //!
-//! Credentials are no part of it: `authentication` checks them before any route is looked up, for every path.
+//! Credentials are not checked here: `authentication` checks them for every path, before routes are looked up.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     methods: &'static [Method],
     available: Available,
-    /// What it responds with, as a phrase.
+    /// The response, described in a phrase.
     pub(super) description: &'static str,
     handler: Handler,
 }
@@ -45,14 +45,14 @@ pub(super) struct Route {
 /// When a route exists.
 enum Available {
     Always,
-    /// Not of a saved history.
+    /// Only with a collector, not for a saved history.
     Live,
-    /// Live, but not with `--no-ui`, which responds 404 with this text.
+    /// Like `Live`, but not with `--no-ui`, which responds 404 with this text.
     LiveWithPage(&'static str),
 }
 
 impl Route {
-    /// Why it does not exist; none if it does.
+    /// Returns why the route does not exist; `None` if it does.
     fn missing(&self, config: &ServeConfig) -> Option<&'static str> {
         match self.available {
             Available::Always => None,
@@ -72,7 +72,7 @@ pub(super) static ROUTES: &[Route] = &[
         path: "/metrics",
         methods: READ_ONLY,
         available: Available::Live,
-        description: "metrics for Prometheus, in the format that Accept asks for; 503 before the first collection",
+        description: "metrics for Prometheus, in the format selected by Accept; 503 before the first collection",
         handler: |call| Box::pin(metrics(call)),
     },
     Route {
@@ -94,7 +94,7 @@ pub(super) static ROUTES: &[Route] = &[
         path: "/api/v1/history",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "what came in each interval of the last day, as JSON; 400 if the range is wrong; 503 if too many read \
+        description: "the intervals of the last day as JSON; 400 for an invalid range; 503 if too many clients are reading \
                       it; 404 with --history off",
         handler: |call| Box::pin(history(call)),
     },
@@ -104,39 +104,40 @@ pub(super) static ROUTES: &[Route] = &[
         available: Available::LiveWithPage(
             "not found: --no-ui disables the event stream; poll /api/v1/snapshot instead\n",
         ),
-        description: "a stream with one event for each collection; 503 if there are too many streams; 404 with --no-ui",
+        description: "a stream with one event per collection; 503 if there are too many streams; 404 with --no-ui",
         handler: |call| Box::pin(events(call)),
     },
     Route {
         path: "/-/healthy",
         methods: READ_ONLY,
         available: Available::Live,
-        description: "200 while collections succeed or wait for a run of the probe, 503 if none has for 60 s or, if that is \
-                      longer, for 3 intervals",
+        description: "200 while collections succeed or wait for a run of the probe; 503 if none has succeeded for 60 s \
+                      or 3 intervals, whichever is longer",
         handler: |call| Box::pin(healthy(call)),
     },
     Route {
         path: "/-/ready",
         methods: READ_ONLY,
         available: Available::Live,
-        description: "200 once there is a snapshot and while collections succeed, else 503, also while one has waited that long",
+        description: "200 if there is a snapshot and collections succeed; otherwise 503, including when one has been \
+                      waiting that long",
         handler: |call| Box::pin(ready(call)),
     },
     Route {
         path: "/",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "a page for people",
+        description: "the page for browsers",
         handler: |call| Box::pin(index(call)),
     },
 ];
 
-/// The routes that exist.
+/// Returns the routes that exist with this configuration.
 pub(super) fn available(config: &ServeConfig) -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().filter(|route| route.missing(config).is_none())
 }
 
-/// Path and description of every other route that exists, for the page at `/`.
+/// Returns path and description of each available route except `/`, for the page.
 pub(super) fn links(config: &ServeConfig) -> impl Iterator<Item = (&'static str, &'static str)> {
     available(config).filter(|route| route.path != "/").map(|route| (route.path, route.description))
 }
@@ -153,7 +154,7 @@ pub(super) struct Call<'a> {
     pub(super) slot: &'a ConnectionSlot,
 }
 
-/// The response to a request. Request bodies are not read.
+/// Responds to a request. Request bodies are not read.
 pub(super) async fn respond(call: &Call<'_>) -> HttpResponse {
     let route = ROUTES.iter().find(|route| route.path == call.path);
     let methods = route.map_or(READ_ONLY, |route| route.methods);
@@ -177,7 +178,7 @@ fn method_not_allowed(methods: &[Method]) -> HttpResponse {
     response
 }
 
-/// Names the paths that exist: those of the API to a client that looked for the API.
+/// Responds 404 and lists the available paths; only the API's if the client looked for the API.
 fn not_found(call: &Call<'_>) -> HttpResponse {
     let is_api = call.path == "/api" || call.path.starts_with("/api/");
     let routes =
@@ -215,14 +216,14 @@ async fn slow(call: &Call<'_>) -> HttpResponse {
         .await
 }
 
-/// JSON of the latest snapshot, unless the client has that already.
+/// Responds with JSON of the latest snapshot, or 304 if the client already has it.
 async fn json(
     call: &Call<'_>,
     path: &'static str,
     to_json: fn(&Snapshot, &ServeConfig) -> serde_json::Result<Vec<u8>>,
 ) -> HttpResponse {
     const JSON: &str = "application/json";
-    // All keys are strings, and writing to memory does not fail.
+    // All keys are strings, and writing to memory cannot fail.
     let encode =
         move |snapshot: &Snapshot, config: &ServeConfig| to_json(snapshot, config).unwrap_or_default();
     let mut response = match call.service.bodies.snapshot().map(|snapshot| conditional::etag(&snapshot)) {
@@ -250,7 +251,7 @@ async fn events(call: &Call<'_>) -> HttpResponse {
     let mut response = Response::new(Either::Right(UnsyncBoxBody::new(stream)));
     set(&mut response, CONTENT_TYPE, "text/event-stream");
     set(&mut response, CACHE_CONTROL, "no-store");
-    // The slot stays a stream's until the connection closes.
+    // The connection stays a stream until it closes.
     set(&mut response, CONNECTION, "close");
     // nginx would buffer some kilobytes of events.
     set(&mut response, HeaderName::from_static("x-accel-buffering"), "no");
@@ -261,7 +262,7 @@ async fn history(call: &Call<'_>) -> HttpResponse {
     past::respond(call.service, call.slot, call.query, call.headers)
 }
 
-/// Whether a restart could help.
+/// Responds 503 if a restart could help.
 async fn healthy(call: &Call<'_>) -> HttpResponse {
     let body = match Figures::of(call) {
         Figures::Current => "healthy\n".to_owned(),
@@ -271,7 +272,7 @@ async fn healthy(call: &Call<'_>) -> HttpResponse {
     text(StatusCode::OK, body)
 }
 
-/// Whether the figures are current.
+/// Responds 200 if the figures are current.
 async fn ready(call: &Call<'_>) -> HttpResponse {
     if call.service.bodies.snapshot().is_none() {
         return not_ready();
@@ -284,13 +285,13 @@ async fn ready(call: &Call<'_>) -> HttpResponse {
     text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// Figures are old if the last collection that succeeded is that long ago, and as long as three intervals.
+/// Figures are old if no collection has succeeded for this long and for three intervals.
 const OLD_AFTER: Duration = Duration::from_secs(60);
 
-/// The age of the figures, with the reason if they are old.
+/// Whether the figures are current and, if not, why.
 enum Figures {
     Current,
-    /// A collection waits for runs of the probe.
+    /// A collection is waiting for runs of the probe.
     Late(String),
     Failing(String),
 }
@@ -337,7 +338,7 @@ async fn index(call: &Call<'_>) -> HttpResponse {
     response
 }
 
-/// The latest snapshot, and a response with its body. It is encoded once per snapshot, on a blocking thread.
+/// Returns the latest snapshot, and a response with its body. The body is encoded once per snapshot, on a blocking thread.
 async fn body(
     call: &Call<'_>,
     representation: Representation,
@@ -365,7 +366,7 @@ async fn encoded(
     // The semaphore is never closed.
     let permit = Arc::clone(&bodies.encoder).acquire_owned().await;
     let close_readers = |latest: &[BodyAddress], bytes| call.slot.close_readers(latest, bytes);
-    if !bodies.has_room(call.slot.limits().body_bytes, close_readers).await {
+    if !bodies.wait_for_room(call.slot.limits().body_bytes, close_readers).await {
         const TEXT: &str = "too many clients read slowly\n";
         return Err(busy(TEXT, "1"));
     }
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_page_there_are_no_events() {
+    fn no_ui_disables_events_only() {
         let without_page = ServeConfig { live: false, ..ServeConfig::default() };
         let gone = ROUTES.iter().filter(|route| route.missing(&without_page).is_some());
         assert_eq!(gone.map(|route| route.path).collect::<Vec<_>>(), ["/api/v1/events"]);

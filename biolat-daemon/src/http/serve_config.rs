@@ -1,4 +1,4 @@
-//! How a server responds, and whether it serves a saved history.
+//! Configuration of the HTTP server.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,30 +15,30 @@ pub struct ServeConfig {
     pub host: String,
     /// Time between collections.
     pub interval: Duration,
-    /// From how long on an I/O is slow; none: no I/O is recorded.
+    /// I/Os that take at least this long are recorded; `None`: no I/O is recorded.
     pub slow: Option<Duration>,
     /// Whether `/metrics` has completions by CPU.
     pub per_cpu: bool,
     /// Whether OpenMetrics has `_created` lines.
     pub created: bool,
-    /// Whether the page has its script, and there is an event stream.
+    /// Whether the page has its script and there is an event stream.
     pub live: bool,
-    /// The file that is served in place of what a collector counts.
+    /// Saved history to serve instead of a collector's snapshots.
     pub saved: Option<SavedHistory>,
 }
 
-/// A saved history: there is no collector, and now is when it was saved.
+/// A saved history. There is no collector, and the time of the save takes the place of the current time.
 #[derive(Clone, Debug)]
 pub struct SavedHistory {
-    /// When it was saved.
+    /// Time of the save.
     pub saved: SystemTime,
-    /// The head of each answer about it.
+    /// Head of each response.
     pub head: ApiHistory,
-    /// The begin of its first interval, and the end of its last.
+    /// Start of the first interval and end of the last.
     pub range: [SystemTime; 2],
 }
 
-/// The defaults of the command line.
+/// Defaults of the command line.
 impl Default for ServeConfig {
     fn default() -> Self {
         Self {

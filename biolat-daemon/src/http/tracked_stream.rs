@@ -1,6 +1,5 @@
-//! The byte stream of a connection. It records in the connection's slot when responses are being sent, hides from hyper that
-//! the client has closed its direction until the response is sent, and discards what the kernel still has to send when a
-//! connection is cut off.
+//! The byte stream of a connection. It records in the connection's slot when a response is being sent, hides a client's
+//! half-close from hyper until the response is sent, and discards unsent data when a connection is cut off.
 
 use std::{
     io::{self, IoSlice},
@@ -18,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connection_slots::ConnectionSlot;
 
-/// A byte stream on top of a TCP socket.
+/// A byte stream over a TCP socket.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn socket(&self) -> SockRef<'_>;
 }
@@ -40,9 +39,9 @@ pub(super) struct TrackedStream<S: Socket> {
     slot: ConnectionSlot,
     /// Whether something has been written since the last flush.
     sending: bool,
-    /// Whether the client has closed its direction.
+    /// Whether the client has closed its sending side.
     at_end: bool,
-    /// Waits for more from a client that sends nothing any more.
+    /// A read that waits at the end of the stream until the response is sent.
     reader: Option<Waker>,
 }
 
@@ -51,7 +50,7 @@ impl<S: Socket> TrackedStream<S> {
         Self { stream, slot, sending: false, at_end: false, reader: None }
     }
 
-    /// The client's time limit begins when there is something for it to read.
+    /// Starts the client's time limit when there is something for it to read.
     fn begin_sending(&mut self) {
         if !std::mem::replace(&mut self.sending, true) {
             self.slot.set_sending();
@@ -60,8 +59,7 @@ impl<S: Socket> TrackedStream<S> {
 }
 
 impl<S: Socket> Drop for TrackedStream<S> {
-    /// Resets an unfinished connection. Otherwise the kernel would keep megabytes of the response for minutes, for a client
-    /// that does not read them.
+    /// Resets an unfinished connection. Otherwise the kernel would keep unsent data for minutes if the client does not read.
     fn drop(&mut self) {
         if self.sending {
             let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
@@ -80,7 +78,7 @@ impl<S: Socket> AsyncRead for TrackedStream<S> {
             ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
             self.at_end = buffer.filled().len() == filled && buffer.remaining() > 0;
         }
-        // hyper takes the end for a lost connection and drops the response. Streams do end then.
+        // hyper would take the end of input for a lost connection and drop the response. For event streams that is right.
         if self.at_end && self.slot.is_responding() {
             self.reader = Some(cx.waker().clone());
             return Poll::Pending;
@@ -108,12 +106,12 @@ impl<S: Socket> AsyncWrite for TrackedStream<S> {
         Poll::Ready(Ok(written))
     }
 
-    /// Without it, the body would be copied for each client.
+    /// Without vectored writes, hyper would copy the body for each client.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has nothing left to write: all responses have been sent.
+    /// hyper flushes when it has nothing left to write, so all responses have been sent.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if std::mem::take(&mut self.sending) {

@@ -1,4 +1,4 @@
-//! Client certificates: which clients may connect to the TLS server.
+//! Verifies client certificates, which decide who can connect to the TLS server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -47,7 +47,7 @@ impl ClientAuthPolicy {
     }
 }
 
-/// The verifier of client certificates; none if they are not requested.
+/// Makes the verifier of client certificates; `None` if they are not requested.
 pub(super) fn verifier(
     policy: ClientAuthPolicy,
     authorities: Option<RootCertStore>,
@@ -56,8 +56,8 @@ pub(super) fn verifier(
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, WebConfigError> {
     if allowed_sans.is_some() && !(policy.required && policy.verified) {
         return Err(WebConfigError(
-            "client_allowed_sans requires client_auth_type RequireAndVerifyClientCert: anybody can make a certificate \
-             with any name"
+            "client_allowed_sans requires client_auth_type RequireAndVerifyClientCert: without it, anyone can make a \
+             certificate with any name"
                 .into(),
         ));
     }
@@ -89,7 +89,7 @@ pub(super) fn verifier(
 #[derive(Debug)]
 struct ClientVerifier {
     required: bool,
-    /// Checks issuer and validity; without it, any certificate is accepted.
+    /// Checks issuer and validity; `None`: any certificate is accepted.
     issued: Option<Arc<dyn ClientCertVerifier>>,
     allowed_sans: Option<Vec<String>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -144,7 +144,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// The alternative names of a certificate: DNS, e-mail, URI and IP.
+/// Returns the subject alternative names of a certificate: DNS, e-mail, URI and IP.
 fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
     let certificate = Certificate::from_der(certificate).map_err(bad)?;
@@ -178,22 +178,22 @@ mod tests {
     use super::{ClientAuthPolicy, verifier};
 
     #[test]
-    fn options_without_effect_are_errors() {
-        let refused = |policy: &str, authorities: bool, names: bool| {
+    fn rejects_options_without_effect() {
+        let rejected = |policy: &str, authorities: bool, names: bool| {
             let policy = ClientAuthPolicy::parse(policy).unwrap();
             let authorities = authorities.then(RootCertStore::empty);
             let names = names.then(|| vec!["client.example".to_owned()]);
             verifier(policy, authorities, names, &Arc::new(default_provider())).err().map(|error| error.0)
         };
         for policy in ["", "NoClientCert", "RequestClientCert", "RequireClientCert", "RequireAnyClientCert"] {
-            assert_eq!(refused(policy, false, false), None, "{policy}");
-            let authorities = refused(policy, true, false).unwrap_or_default();
+            assert_eq!(rejected(policy, false, false), None, "{policy}");
+            let authorities = rejected(policy, true, false).unwrap_or_default();
             assert!(authorities.contains("client_ca_file is given, but"), "{policy}: {authorities}");
             for authorities in [false, true] {
-                let names = refused(policy, authorities, true).unwrap_or_default();
+                let names = rejected(policy, authorities, true).unwrap_or_default();
                 assert!(names.contains("client_allowed_sans requires"), "{policy}: {names}");
             }
         }
-        assert!(refused("VerifyClientCertIfGiven", true, true).is_some());
+        assert!(rejected("VerifyClientCertIfGiven", true, true).is_some());
     }
 }

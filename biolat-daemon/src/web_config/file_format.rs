@@ -1,6 +1,6 @@
-//! Syntax of the file: the keys that [Prometheus' exporters share]. The meaning of their values is not known here.
+//! Parses the web config file, which has the keys of the [Prometheus exporter toolkit]. Values are interpreted elsewhere.
 //!
-//! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
+//! [Prometheus exporter toolkit]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
 use std::{
     cell::Cell,
@@ -51,23 +51,23 @@ pub(super) struct HttpSection {
     pub(super) headers: Option<BTreeMap<String, String>>,
 }
 
-/// Parses a file. Unknown and duplicate keys are errors, of one line each.
+/// Parses a file. Unknown and duplicate keys are errors. Errors are one line.
 pub(super) fn parse(text: &str) -> Result<WebConfigFile, WebConfigError> {
     let invalid = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
-    // Maps accept duplicate keys, and aliases can multiply the content of a small file.
+    // serde's maps would accept duplicate keys, and aliases can multiply the content of a small file.
     ContentBudget(&Cell::new(MAX_CONTENT))
         .deserialize(yaml_serde::Deserializer::from_str(text))
         .map_err(invalid)?;
     Ok(yaml_serde::from_str::<Option<WebConfigFile>>(text).map_err(invalid)?.unwrap_or_default())
 }
 
-/// How large the content of a file may be, in bytes of text and of nodes, with what aliases repeat.
+/// Maximum size of a file's content, in bytes of text and nodes, with aliases expanded.
 const MAX_CONTENT: usize = 4 << 20;
 
-/// What a node costs besides its text.
+/// Cost of a node in addition to its text.
 const NODE: usize = 16;
 
-/// Reads anything and keeps nothing: an error if a key is there twice, or if there is more than [`MAX_CONTENT`].
+/// Reads any content without keeping it, and fails at a duplicate key or beyond [`MAX_CONTENT`].
 #[derive(Clone, Copy)]
 struct ContentBudget<'a>(&'a Cell<usize>);
 
@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for ContentBudget<'_> {
     }
 }
 
-/// A message without the value that it quotes, which may be a key or a password.
+/// Removes the quoted value from a message, because it can be a key or a password.
 fn without_values(message: &str) -> String {
     let quoted = ["invalid type: ", "invalid value: "].iter().find_map(|kind| {
         let kind_ends = message.find(kind)? + kind.len();
@@ -170,7 +170,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn an_empty_file() {
+    fn accepts_an_empty_file() {
         for text in ["", "# nothing\n", "{}", "tls_server_config:\nbasic_auth_users:\nhttp_server_config:\n"]
         {
             let format = parse(text).unwrap();
@@ -181,7 +181,7 @@ mod tests {
 
     /// 20,001 aliases of a list of 20,001 items.
     #[test]
-    fn aliases_do_not_multiply() {
+    fn limits_expansion_of_aliases() {
         let items = ["x"; 20_001].join(",");
         let aliases = ["*a"; 20_001].join(",");
         let error = parse(&format!("a: &a [{items}]\nb: [{aliases}]")).unwrap_err().to_string();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_key_and_no_secret() {
+    fn errors_name_the_key_but_no_secret() {
         for (text, expected) in [
             ("tls_server_confg: {}", "unknown field `tls_server_confg`"),
             ("tls_server_config:\n  certfile: x", "unknown field `certfile`"),

@@ -1,5 +1,5 @@
-//! The files of a configuration, and whether they have changed. They are polled: a watch would have to follow every symbolic
-//! link on the way, which Kubernetes swaps when a secret changes.
+//! Reads the files of a configuration and detects changes. Files are polled, because a watch would have to follow every symbolic
+//! link in a path: Kubernetes swaps one when a secret changes.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ pub(super) struct Files(Vec<ReadFile>);
 #[derive(Clone, Debug)]
 struct ReadFile {
     path: PathBuf,
-    /// Just before it was read.
+    /// Identity just before the file was read.
     identity: Option<FileIdentity>,
-    /// Of its content; none if it could not be read.
+    /// Hash of the content; `None` if the file could not be read.
     hash: Option<Digest>,
 }
 
-/// Changes when a file does: device, inode, size, times of the last change of its content and of its inode.
+/// Changes whenever a file changes: device, inode, size, mtime and ctime.
 type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Files {
-    /// Reads a file of the configuration. A file that exists but cannot be read counts as changed, so that it is tried again.
+    /// Reads a file of the configuration. A file that exists but cannot be read counts as changed, so that reading is retried.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let identity = identity(path);
         let read = read(path);
@@ -49,18 +49,18 @@ impl Files {
     }
 }
 
-/// No file of a configuration is larger.
-const LARGEST: u64 = 1 << 20;
+/// Maximum size of a file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads a regular file, without blocking on pipes and endless devices.
+/// Reads a regular file. Does not block on pipes or endless devices.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other("larger than 1 MiB"));
     }
     Ok(bytes)
@@ -78,9 +78,9 @@ mod tests {
 
     use super::Files;
 
-    /// A directory: it exists but cannot be read as a file.
+    /// Uses a directory, which exists but cannot be read as a file.
     #[test]
-    fn a_file_that_cannot_be_read_is_tried_again() {
+    fn retries_an_unreadable_file() {
         let mut files = Files::default();
         assert!(files.read(&std::env::temp_dir()).is_err());
         assert!(files.changed());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_files_are_not_read() {
+    fn rejects_large_and_special_files() {
         let folder = std::env::temp_dir().join(format!("biolat-endless-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_symbolic_link_is_a_change() {
+    fn detects_a_swapped_symbolic_link() {
         let folder = std::env::temp_dir().join(format!("biolat-files-{}", std::process::id()));
         for generation in ["1", "2"] {
             fs::create_dir_all(folder.join(generation)).unwrap();
             fs::write(folder.join(generation).join("key"), generation).unwrap();
         }
-        // As Kubernetes does it: the file is a link into a folder that is a link.
+        // Kubernetes' layout: the file is a link into a directory that is itself a link.
         symlink("1", folder.join("..data")).unwrap();
         symlink("..data/key", folder.join("key")).unwrap();
         let mut files = Files::default();

@@ -1,12 +1,12 @@
-//! `--web-config`: TLS, passwords and headers, in the file format that [Prometheus' exporters share]. Changed files are
+//! `--web-config`: TLS, passwords and headers, in the file format of the [Prometheus exporter toolkit]. Changed files are
 //! reloaded while the daemon runs. If the new configuration has an error, the previous one is kept and the error is logged
 //! once.
 //!
-//! Stricter than the exporters: TLS is 1.2 or 1.3, HTTP is 1.1, client certificates are verified with the given `client_ca`
-//! and never with the system's authorities, and a reload never removes a protection (TLS, its minimum version, client
-//! certificates and their names, passwords): a file that is just being written may look as if it did.
+//! biolat is stricter than the toolkit: only TLS 1.2 and 1.3 and HTTP/1.1 are supported. Client certificates are verified with
+//! the given `client_ca`, never with the system's authorities. A reload never removes a protection (TLS, its minimum version,
+//! client certificates and their names, passwords), because a half-written file can look like one without it.
 //!
-//! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
+//! [Prometheus exporter toolkit]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
 mod client_certificates;
 mod file_format;
@@ -36,10 +36,10 @@ pub(crate) use passwords::AuthOutcome;
 
 /// How often the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a connection waits for a check: the files may be on a drive that hangs.
+/// How long a connection waits for a check, because the files may be on a hung drive.
 const RELOAD_WAIT: Duration = Duration::from_millis(200);
 
-/// The headers that can be set, as in the exporters, and the allowed values of those that have some.
+/// Headers that can be set, the same as in the exporter toolkit, with their allowed values; none: any value.
 const HEADERS: [(&str, &[&str]); 5] = [
     ("Content-Security-Policy", &[]),
     ("Strict-Transport-Security", &[]),
@@ -48,11 +48,11 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("X-XSS-Protection", &[]),
 ];
 
-/// An error in the configuration itself. Starting again does not help.
+/// An error in the configuration itself, which a restart does not fix.
 #[derive(Debug)]
 pub struct WebConfigError(String);
 
-/// In one line: names in the file may contain line feeds.
+/// Prints one line, because names in the file can contain line feeds.
 impl fmt::Display for WebConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&sanitize::text(&self.0))
@@ -61,21 +61,21 @@ impl fmt::Display for WebConfigError {
 
 impl std::error::Error for WebConfigError {}
 
-/// A configuration that has been loaded.
+/// A loaded configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
-    /// The TLS server; none for plain HTTP.
+    /// TLS server configuration; `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// Headers of every response that does not set them itself.
+    /// Headers for responses that do not set them themselves.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Names of what restricts access.
+    /// Names of the active protections.
     protections: Vec<&'static str>,
-    /// When the certificate expires.
+    /// Expiry time of the certificate.
     expires: Option<SystemTime>,
     users: Users,
 }
 
-/// A configuration file, what was loaded from it last, and the passwords verified so far.
+/// A configuration file, its last loaded configuration, and the passwords verified so far.
 pub struct WebConfig {
     path: PathBuf,
     state: Mutex<LoadState>,
@@ -87,13 +87,13 @@ struct LoadState {
     files: Files,
     checked_at: Instant,
     checking: bool,
-    /// Why the last reload failed.
+    /// Error of the last reload.
     reload_error: Option<String>,
-    /// The end of the certificate that was last logged to have expired.
+    /// Expiry time of the last certificate whose expiry was logged.
     logged_expiry: Option<SystemTime>,
 }
 
-/// A check of the files for changes: one at a time. Dropping it, even by a panic, allows the next one.
+/// A check of the files for changes. Only one exists at a time; dropping it, even in a panic, allows the next one.
 struct ReloadCheck(Arc<WebConfig>);
 
 impl Drop for ReloadCheck {
@@ -121,22 +121,22 @@ impl WebConfig {
         Ok(web_config)
     }
 
-    /// `https`, or `http`.
+    /// Returns `https` or `http`.
     pub fn scheme(&self) -> &'static str {
         if self.state().access.tls.is_some() { "https" } else { "http" }
     }
 
-    /// When the server's certificate expires.
+    /// Expiry time of the server's certificate.
     pub fn certificate_expires(&self) -> Option<SystemTime> {
         self.state().access.expires
     }
 
-    /// What restricts access: `TLS`, `passwords`, …
+    /// Names of the active protections: `TLS`, `passwords`, …
     pub fn protections(&self) -> Vec<&'static str> {
         self.state().access.protections.clone()
     }
 
-    /// The current configuration, at most about a second old.
+    /// Returns the current configuration, checking the files for changes about once a second.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
         if let Some(check) = self.due_check() {
             let checked = spawn_blocking(move || {
@@ -170,14 +170,14 @@ impl WebConfig {
         Some(ReloadCheck(Arc::clone(self)))
     }
 
-    /// Logs once that the certificate has expired. Returns whether it did.
+    /// Logs once that the certificate has expired. Returns whether it logged.
     fn log_expiry(&self, now: SystemTime) -> bool {
         let mut state = self.state();
         let expired = state.access.expires.filter(|&expires| expires <= now);
         let is_new = expired.is_some() && expired != state.logged_expiry;
         if is_new {
             state.logged_expiry = expired;
-            log::warn!("the certificate of {} has expired: clients refuse it", self.path.display());
+            log::warn!("the certificate of {} has expired: clients reject it", self.path.display());
         }
         is_new
     }
@@ -195,7 +195,7 @@ impl WebConfig {
             (Arc::clone(&state.access), state.reload_error.take())
         };
         if access.is_ok() && last_error.is_none() && is_same {
-            // Touched, or written again: connections and verified passwords stay valid.
+            // Files were only touched or rewritten: connections and verified passwords stay valid.
             return;
         }
         match access.and_then(|access| keeps_protections(&before, &access).map(|()| access)) {
@@ -205,7 +205,7 @@ impl WebConfig {
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                // A file that cannot be read is tried again with every check.
+                // Every check retries an unreadable file: log its error once.
                 if last_error.as_ref() != Some(&error) {
                     log::warn!("{error}; keeping the previous configuration");
                 }
@@ -219,7 +219,7 @@ impl WebConfig {
     }
 }
 
-/// An error if the new configuration lacks a protection of the previous one.
+/// Fails if the new configuration lacks a protection of the previous one.
 fn keeps_protections(before: &Access, access: &Access) -> Result<()> {
     match before.protections.iter().find(|protection| !access.protections.contains(protection)) {
         Some(protection) => {
@@ -299,7 +299,7 @@ mod tests {
 
     const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-    /// A folder with the certificates of a server and an authority.
+    /// Makes a directory with certificates of a server and an authority.
     fn folder(name: &str) -> Folder {
         let folder = Folder::new(name);
         let authority = Authority::new("authority");
@@ -308,7 +308,7 @@ mod tests {
         folder
     }
 
-    /// Lines of valid files, and what a half-written or mistyped one may contain.
+    /// Generates files from lines of valid configurations, with errors as in half-written or mistyped files.
     fn yaml() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             8 => select(vec![
@@ -354,7 +354,7 @@ mod tests {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
 
     #[test]
-    fn an_expired_certificate_is_logged_once() {
+    fn logs_expired_certificate_once() {
         let folder = folder("expires");
         let config = WebConfig::open(&folder.write("web.yml", TLS)).unwrap();
         let expires = config.certificate_expires().unwrap();
@@ -369,12 +369,12 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_file_is_loaded_or_an_error_of_one_line(config in yaml()) {
+        fn any_file_loads_or_fails_with_one_line(config in yaml()) {
             assert_error_has_one_line(config.as_bytes());
         }
 
         #[test]
-        fn any_truncated_or_damaged_file_is_loaded_or_an_error_of_one_line(
+        fn any_damaged_file_loads_or_fails_with_one_line(
             config in yaml(),
             at in any::<Index>(),
             damage in vec(any::<u8>(), 0..4),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_panics_is_not_the_last() {
+    fn checks_continue_after_a_panic() {
         let folder = folder("looks");
         let web_config = Arc::new(WebConfig::open(&folder.write("web.yml", TLS)).unwrap());
         let due = || {
@@ -405,12 +405,12 @@ mod tests {
         assert!(web_config.due_check().is_none(), "not before the interval has passed");
         folder.write("web.yml", &format!("{TLS}  min_version: TLS13\n"));
         due().unwrap().0.reload_if_changed();
-        assert!(web_config.state().access.protections.contains(&"TLS 1.3 alone"), "reloaded");
+        assert!(web_config.state().access.protections.contains(&"TLS 1.3 only"), "reloaded");
     }
 
-    /// Other files may be about to be replaced, and starting again may help.
+    /// Other files may be about to be replaced, so a restart may help.
     #[test]
-    fn errors_in_other_files_are_no_web_config_errors() {
+    fn errors_in_other_files_are_not_web_config_errors() {
         let folder = folder("faults");
         Authority::new("other").issue("other").write(&folder);
         folder.write("text.pem", "no PEM");
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_given_as_a_file_name_is_not_logged() {
+    fn does_not_log_a_key_given_as_a_file_name() {
         let folder = folder("key");
         let key = std::fs::read_to_string(folder.0.join("server.key")).unwrap();
         let lines: Vec<_> = key.lines().collect();
@@ -453,9 +453,9 @@ mod tests {
         }
     }
 
-    /// Each with a key that lacks its value, as in a file that is half-written, or that has a weaker one.
+    /// Keys without a value, as in a half-written file, and weaker values.
     #[test]
-    fn a_reload_removes_no_protection() {
+    fn reload_keeps_protections() {
         let folder = folder("protections");
         let verified = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
         let named = format!("{TLS}{verified}  client_allowed_sans: [client.example]\n");
@@ -467,7 +467,7 @@ mod tests {
             (
                 &format!("{TLS}  min_version: TLS13\n"),
                 &format!("{TLS}  min_version:\n"),
-                Some("TLS 1.3 alone"),
+                Some("TLS 1.3 only"),
             ),
             (&format!("{TLS}  min_version: TLS12\n"), &format!("{TLS}  min_version: TLS13\n"), None),
             (&named, &named.replace("[client.example]", ""), Some("client_allowed_sans")),

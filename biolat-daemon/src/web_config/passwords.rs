@@ -1,6 +1,5 @@
-//! Passwords: HTTP basic authentication against bcrypt hashes. A check takes a CPU for a long time on purpose, so the work that
-//! an unauthenticated client can cause is bounded: one check at a time, two in the queue per network, and a pause after a
-//! wrong password.
+//! HTTP basic authentication against bcrypt hashes. A check is expensive by design, so the work that an unauthenticated client
+//! can cause is bounded: one check at a time, two per network waiting or running, and a pause after a wrong password.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,14 +18,14 @@ use tokio::{sync::Semaphore, time::sleep};
 use super::WebConfigError;
 use crate::net::network;
 
-/// Checks per network that may wait: enough for a pair of scrapers behind one address.
+/// Maximum number of checks per network that wait or run: enough for two scrapers behind one address.
 const MAX_QUEUED: usize = 2;
-/// A wrong password keeps its place in the queue for this many times the duration of its check, so that one network takes at
-/// most half a CPU.
+/// A wrong password keeps its place in the queue for this many times the duration of its check, which limits a network to half
+/// a CPU.
 const PENALTY: u32 = 3;
-/// Verified passwords that are remembered. A user may have several: bcrypt ignores what comes after 72 bytes.
+/// Maximum number of remembered verified passwords. A user can have several, because bcrypt ignores everything after 72 bytes.
 const MAX_VERIFIED: usize = 64;
-/// Allowed costs of a hash. Above, a check would take many seconds, and all others would wait.
+/// Allowed costs of a hash. With a higher cost, a check would take many seconds while all others wait.
 const COSTS: RangeInclusive<u32> = 4..=16;
 
 /// Hashes by user.
@@ -38,7 +37,7 @@ impl Users {
         for (user, hash) in &hashes {
             let problem = match hash.parse::<HashParts>().map(|parts| parts.get_cost()) {
                 Ok(cost) if COSTS.contains(&cost) => continue,
-                Ok(cost) => format!("the hash of {user} has cost {cost}, allowed are 4 to 16"),
+                Ok(cost) => format!("the hash of {user} has cost {cost}; allowed: 4 to 16"),
                 Err(_) => format!("the value of {user} is not a bcrypt hash"),
             };
             return Err(WebConfigError(format!(
@@ -52,8 +51,8 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// The hash of the user, or the most expensive one of all users, so that the response time does not reveal whether a user
-    /// exists.
+    /// Returns the user's hash and true, or the most expensive hash of all users and false: response times must not reveal
+    /// whether a user exists.
     fn hash(&self, user: &str) -> Option<(&str, bool)> {
         let known = self.0.get(user).map(|hash| (hash.as_str(), true));
         // The cost is at the same position in every hash.
@@ -61,23 +60,23 @@ impl Users {
     }
 }
 
-/// Result of checking a request's credentials.
+/// Result of a check of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthOutcome {
     /// A user with the right password.
     Allowed,
-    /// No credentials, or wrong ones.
+    /// Missing or wrong credentials.
     Unauthorized,
     /// Not checked: too many checks of this network are waiting.
     Throttled,
 }
 
-/// Checks passwords. The users are passed in, as they change with a reload.
+/// Checks passwords. Users are passed in because they change with a reload.
 pub(super) struct Passwords {
-    /// Keyed hashes of verified passwords. The key is random for each process, so they are useless elsewhere.
+    /// Keyed hashes of verified passwords. The key is random per process, so the hashes are useless elsewhere.
     verified: Arc<Mutex<HashSet<[u8; 32]>>>,
     key: hmac::Key,
-    /// One check at a time.
+    /// Allows one check at a time.
     turn: Arc<Semaphore>,
     queued: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -106,7 +105,7 @@ impl Passwords {
         let hash = hash.to_owned();
         let matches = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         let verified = Arc::clone(&self.verified);
-        // In a task of its own: if the client disconnects, the result is still remembered.
+        // In a separate task, so that the result is remembered even if the client disconnects.
         let checked = tokio::spawn(async move {
             let is_valid = matches.await.unwrap_or(false) && is_user;
             if is_valid {
@@ -125,7 +124,7 @@ impl Passwords {
         if checked.await.unwrap_or(false) { AuthOutcome::Allowed } else { AuthOutcome::Unauthorized }
     }
 
-    /// Keyed hash of user, bcrypt hash and password. Lengths are included, so that it is unambiguous.
+    /// Returns a keyed hash of user, bcrypt hash and password. It includes their lengths, so that it is unambiguous.
     fn digest(&self, user: &str, hash: &str, password: &[u8]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
         for part in [user.as_bytes(), hash.as_bytes(), password] {
@@ -145,7 +144,7 @@ fn remember(verified: &mut HashSet<[u8; 32]>, digest: [u8; 32]) {
     verified.insert(digest);
 }
 
-/// A network's place among the checks that wait or run.
+/// A network's place among waiting and running checks.
 struct QueueSlot {
     all: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
@@ -180,7 +179,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// User and password.
+/// Returns user and password of a request.
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let decoded =
@@ -216,7 +215,7 @@ mod tests {
         headers
     }
 
-    /// The result for a client that tries again while it is throttled.
+    /// Checks credentials, retrying while throttled.
     async fn check_until_done(passwords: &Passwords, users: &Users, headers: &HeaderMap) -> AuthOutcome {
         loop {
             match passwords.check(users, headers, HERE).await {
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_hash_are_errors() {
+    fn rejects_values_that_are_not_hashes() {
         for hash in ["", "hunter2", "$1$abc", &format!("$2y$03${}", "a".repeat(53))] {
             let error = Users::new([("alice".into(), hash.into())].into()).unwrap_err().to_string();
             assert!(error.contains("alice") && (hash.is_empty() || !error.contains(hash)), "{error}");
@@ -235,18 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn expensive_hashes_are_errors() {
-        for (cost, refused) in [(4, false), (16, false), (17, true), (31, true)] {
+    fn rejects_expensive_hashes() {
+        for (cost, rejected) in [(4, false), (16, false), (17, true), (31, true)] {
             let hash = bcrypt::hash("hunter2", 4).unwrap().replacen("$04$", &format!("${cost:02}$"), 1);
             let error = Users::new([("alice".into(), hash)].into()).err().map(|error| error.to_string());
-            assert_eq!(error.is_some(), refused, "{cost}");
+            assert_eq!(error.is_some(), rejected, "{cost}");
             assert!(error.is_none_or(|error| error.contains(&format!("alice has cost {cost}"))));
         }
     }
 
-    /// Also if the client disconnects during the check.
+    /// Even if the client disconnects during the check.
     #[tokio::test]
-    async fn a_valid_password_is_remembered() {
+    async fn remembers_a_valid_password() {
         let (users, passwords, headers) = (users(8), Passwords::new().unwrap(), with("alice", "hunter2"));
         let check = passwords.check(&users, &headers, HERE);
         let gone = tokio::time::timeout(Duration::ZERO, check).await;
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_hash_is_a_new_password() {
+    async fn changed_hash_invalidates_verified_password() {
         let (before, after, passwords) = (users(4), users(5), Passwords::new().unwrap());
         assert_eq!(passwords.check(&before, &with("alice", "hunter2"), HERE).await, AuthOutcome::Allowed);
         let gone = Users::new([("bob".into(), after.0["bob"].clone())].into()).unwrap();
@@ -294,15 +293,15 @@ mod tests {
         );
     }
 
-    /// A network with many wrong passwords delays only itself; a verified password is not delayed at all.
+    /// A network that guesses passwords delays only itself, and never a verified password.
     #[tokio::test]
-    async fn guessing_is_bounded() {
+    async fn throttles_guessing() {
         let (users, passwords) = (users(8), Passwords::new().unwrap());
         assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, AuthOutcome::Allowed);
         let headers: Vec<_> = (0..50).map(|guess| with("alice", &guess.to_string())).collect();
         let checks = headers.iter().map(|headers| passwords.check(&users, headers, HERE));
         let mut checks: Vec<_> = checks.map(Box::pin).collect();
-        // No check ends while the test has the turn.
+        // No check runs while the test holds the turn.
         let turn = passwords.turn.acquire().await.unwrap();
         let mut throttled = 0;
         for check in &mut checks {
@@ -325,10 +324,10 @@ mod tests {
         assert_eq!(tokio::join!(other, others).0, AuthOutcome::Allowed);
     }
 
-    /// An unknown user is treated as a known one: it waits for a turn, and a hash of the same cost is computed. Without that hash,
-    /// it would take a thousandth of the time.
+    /// An unknown user is treated like a known one: it waits for a turn, and a hash of the same cost is computed. Without the
+    /// hash, the check would take a thousandth of the time.
     #[tokio::test]
-    async fn the_time_does_not_reveal_whether_a_user_exists() {
+    async fn response_time_does_not_reveal_users() {
         let (users, passwords) = (users(7), Passwords::new().unwrap());
         let turn = passwords.turn.acquire().await.unwrap();
         for user in ["alice", "nobody"] {

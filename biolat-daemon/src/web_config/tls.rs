@@ -1,4 +1,4 @@
-//! The TLS server of `tls_server_config`: rustls, configured with Go's names for versions, ciphers and curves.
+//! Builds the TLS server of `tls_server_config`, which uses Go's names for versions, ciphers and curves.
 
 use std::{
     fmt,
@@ -27,28 +27,28 @@ use super::{
     files::Files,
 };
 
-/// Ciphers of Go that rustls leaves out as unsafe.
-const CIPHERS_LEFT_OUT: [&str; 4] = [
+/// Ciphers that Go supports but rustls rejects as unsafe.
+const UNSAFE_CIPHERS: [&str; 4] = [
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
 ];
 
-/// All suites of TLS 1.3 are safe and, as in Go, not configurable.
-const CIPHERS_OF_TLS13: [&str; 3] =
+/// Cipher suites of TLS 1.3: all are safe and, as in Go, not configurable.
+const TLS13_CIPHERS: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 /// A TLS server.
 pub(super) struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
-    /// Names of what restricts access.
+    /// Names of the active protections.
     pub(super) protections: Vec<&'static str>,
-    /// When its certificate expires.
+    /// Expiry time of the certificate.
     pub(super) expires: Option<SystemTime>,
 }
 
-/// The server of a configuration; none if nothing is configured.
+/// Builds the server; `None` if TLS is not configured.
 pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Result<Option<TlsServer>> {
     if tls == TlsSection::default() {
         return Ok(None);
@@ -67,7 +67,7 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
     let policy = ClientAuthPolicy::parse(&tls.client_auth_type.unwrap_or_default())?;
     let protections = [
         ("TLS", true),
-        ("TLS 1.3 alone", !versions.contains(&&TLS12)),
+        ("TLS 1.3 only", !versions.contains(&&TLS12)),
         ("required client certificates", policy.required),
         ("verified client certificates", policy.required && policy.verified),
         ("client_allowed_sans", tls.client_allowed_sans.is_some()),
@@ -96,21 +96,22 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
         .map_err(|error| file.error(&format!("and {other} do not match: {error}")))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     server.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
-    // No session resumption: clients keep connections, and every handshake checks the certificate.
+    // No session resumption: clients keep connections open, and every handshake must check the client certificate.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok(Some(TlsServer { config: Arc::new(server), protections, expires }))
 }
 
-/// When a certificate expires; `None` if it does not say.
+/// Returns the expiry time of a certificate; `None` if it cannot be parsed.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let certificate = Certificate::from_der(certificate).ok()?;
     Some(certificate.tbs_certificate().validity().not_after.to_system_time())
 }
 
-/// PEM, and where it comes from: a file, or the key of the configuration that contains it.
+/// PEM data and its origin.
 struct Pem {
     bytes: Vec<u8>,
+    /// The file, or the key of the configuration that contains the data.
     from: Result<PathBuf, &'static str>,
 }
 
@@ -124,14 +125,15 @@ impl fmt::Display for Pem {
 }
 
 impl Pem {
-    /// An error: a [`WebConfigError`] only for PEM in the configuration itself, as other files may be about to be replaced.
+    /// Makes an error. It is a [`WebConfigError`] only for PEM in the configuration itself, because other files may be about to
+    /// be replaced.
     fn error(&self, what: &str) -> anyhow::Error {
         let message = format!("{self} {what}");
         if self.from.is_ok() { anyhow!(message) } else { WebConfigError(message).into() }
     }
 }
 
-/// PEM that is given inline or as a file name, but not both.
+/// Reads PEM that is given inline or as a file name, but not both.
 fn pem(
     name: &'static str,
     inline: Option<String>,
@@ -139,12 +141,12 @@ fn pem(
     folder: &Path,
     files: &mut Files,
 ) -> Result<Option<Pem>> {
-    // As in the exporters, an empty value is no value.
+    // As in the exporter toolkit, an empty value counts as absent.
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(match (given(inline), given(file)) {
         (None, None) => None,
         (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: Err(name) }),
-        // The error of opening it would contain the private key.
+        // The value is PEM: opening it as a file would put the private key into the error.
         (None, Some(file)) if file.contains('\n') || file.contains("-----BEGIN") => {
             return Err(
                 WebConfigError(format!("{name}_file must be a file name; put PEM into {name}")).into()
@@ -195,7 +197,7 @@ fn versions(
         ));
     }
     if min < 12 {
-        log::warn!("min_version below TLS12: using TLS12, as TLS 1.0 and 1.1 are unsafe");
+        log::warn!("min_version is below TLS12: using TLS12, because TLS 1.0 and 1.1 are unsafe");
     }
     let mut versions = Vec::new();
     if max == 13 {
@@ -207,7 +209,7 @@ fn versions(
     Ok(versions)
 }
 
-/// The suites with these names, in this order, and those of TLS 1.3.
+/// Returns the suites of TLS 1.3, followed by the suites with these names in this order.
 fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigError> {
     let all = default_provider().cipher_suites;
     if names.is_empty() {
@@ -217,9 +219,9 @@ fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigErr
     for name in &names {
         if let Some(suite) = others.iter().find(|suite| suite.suite().as_str() == Some(name)) {
             chosen.push(*suite);
-        } else if CIPHERS_LEFT_OUT.contains(&name.as_str()) {
+        } else if UNSAFE_CIPHERS.contains(&name.as_str()) {
             log::warn!("cipher_suites: {name} is unsafe: ignored");
-        } else if !CIPHERS_OF_TLS13.contains(&name.as_str()) {
+        } else if !TLS13_CIPHERS.contains(&name.as_str()) {
             return Err(WebConfigError(format!(
                 "cipher_suites: unknown suite {name}; supported: {}",
                 others.iter().filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn only_safe_versions_are_used() {
+    fn uses_only_safe_versions() {
         let between = |min: &str, max: &str| {
             let versions = versions(Some(min.to_owned()), Some(max.to_owned()));
             versions.ok().map(|versions| versions.iter().map(|version| version.version).collect::<Vec<_>>())

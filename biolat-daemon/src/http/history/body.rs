@@ -1,5 +1,5 @@
-//! The answer as a stream: some intervals are read from the store's blocks, encoded and compressed when the client has read
-//! those before. So an answer of any size takes little memory.
+//! Streams the response: the next intervals are decoded from the store's blocks, encoded and compressed when the client has
+//! read the previous ones. So a response of any size takes little memory.
 
 use std::{
     io::{self, Write as _},
@@ -17,22 +17,23 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use crate::http::connection_slots::PartsToCome;
+use crate::http::connection_slots::PendingParts;
 
-/// A chunk is sent when it has so many bytes, or when so many were encoded: others want to be encoded in between.
+/// Size at which a chunk is sent.
 const CHUNK: usize = 32 << 10;
+/// Bytes of JSON after which a chunk is sent whatever its size, so that other responses get their turn.
 const ENCODED: usize = 1 << 20;
 
-/// What a client reads stays in memory when the store has dropped it, but no longer.
+/// Time limit of a response. Until then, blocks that the store has dropped stay in memory.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 type Periods = Box<dyn Iterator<Item = Period> + Send>;
 
-/// Encodes an answer.
+/// Encodes a response.
 pub(super) struct Writer {
     periods: Periods,
     output: Output,
-    /// What closes the document, after the last interval.
+    /// Closes the document after the last interval.
     end: &'static [u8],
     is_first: bool,
     is_summary: bool,
@@ -44,7 +45,7 @@ enum Output {
 }
 
 impl Output {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     fn write(&mut self, bytes: &[u8]) {
         match self {
             Self::Plain(plain) => plain.extend_from_slice(bytes),
@@ -79,13 +80,13 @@ impl Writer {
         } else {
             Output::Plain(Vec::new())
         };
-        // All keys are strings.
+        // All keys are strings, so this cannot fail.
         let head = serde_json::to_vec(head).unwrap_or_default();
         output.write(head.strip_suffix(END).unwrap_or_default());
         Self { periods: Box::new(periods), output, end: END, is_first: true, is_summary }
     }
 
-    /// The next bytes; none at the end.
+    /// Encodes the next bytes; `None` at the end.
     fn chunk(&mut self) -> Option<Bytes> {
         let mut encoded = 0;
         while !self.end.is_empty() && encoded < ENCODED && self.output.buffer().len() < CHUNK {
@@ -112,9 +113,9 @@ pub(super) struct HistoryBody {
     next: NextChunk,
     encoder: Arc<Semaphore>,
     deadline: Instant,
-    /// One of few.
+    /// Limits the number of responses at a time.
     _reader: OwnedSemaphorePermit,
-    _parts: PartsToCome,
+    _parts: PendingParts,
 }
 
 type NextChunk = Pin<Box<dyn Future<Output = io::Result<Option<(Writer, Bytes)>>> + Send>>;
@@ -124,7 +125,7 @@ impl HistoryBody {
         writer: Writer,
         encoder: Arc<Semaphore>,
         reader: OwnedSemaphorePermit,
-        parts: PartsToCome,
+        parts: PendingParts,
     ) -> Self {
         let (deadline, next) = (Instant::now() + TIMEOUT, Box::pin(next(writer, Arc::clone(&encoder))));
         Self { next, encoder, deadline, _reader: reader, _parts: parts }
@@ -148,7 +149,7 @@ impl Body for HistoryBody {
     }
 }
 
-/// One body is encoded at a time.
+/// Encodes the next chunk. Only one runs at a time.
 async fn next(mut writer: Writer, encoder: Arc<Semaphore>) -> io::Result<Option<(Writer, Bytes)>> {
     // The semaphore is never closed.
     let permit = encoder.acquire_owned().await;

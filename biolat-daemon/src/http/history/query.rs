@@ -1,25 +1,26 @@
-//! The query of a request for the history.
+//! Parses the query of a history request.
 
 use std::time::{Duration, SystemTime};
 
 use biolat_model::text::duration;
 use biolat_system::wall_time;
 
-/// A range of the wall clock, and how long the intervals in it are at least: none is as they are kept.
+/// A range of wall clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HistoryQuery {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
+    /// Minimum length of intervals; `None`: as they are kept.
     pub(super) step: Option<Duration>,
-    /// Whether histograms are left out.
+    /// Whether histograms are omitted.
     pub(super) is_summary: bool,
 }
 
-/// How far back a range goes that has no beginning.
+/// Length of a range without a start.
 const DEFAULT_RANGE: Duration = Duration::from_secs(600);
 
 impl HistoryQuery {
-    /// Parses a query as it is in a URL, or says in one line what is wrong with it.
+    /// Parses the query string of a URL. Errors are one line.
     pub(super) fn parse(query: &str, now: SystemTime) -> Result<Self, String> {
         let (mut from, mut to, mut step, mut detail) = (None, None, None, None);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -57,7 +58,7 @@ impl HistoryQuery {
     }
 }
 
-/// None if it is malformed. A plus is a plus, as in RFC 3339.
+/// Decodes percent-encoding; `None` if malformed. A plus is not a space, because RFC 3339 times contain it.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_ranges_say_why() {
+    fn rejects_invalid_queries_with_a_reason() {
         for (query, why) in [
             ("from=x", "from: give a time as in 03:00"),
             ("to=", "to: give a time"),

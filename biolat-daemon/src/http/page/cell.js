@@ -1,10 +1,10 @@
-// A cell of the heatmap that was chosen: who was there, and the I/Os themselves. And a range that is chosen by dragging.
+// The panel for a selected cell of the heatmap, with its devices, ops and recorded I/Os; and the band for selecting a range.
 
-/** From so many pixels on, a move with the button down is no click. */
+/** Number of pixels from which a move with the button down is a drag, not a click. */
 const DRAG = 6;
 
-/** What each device and op had in a cell, the most first. */
-function whoWasThere({ deltas }, index, phase, { device, op, workload }) {
+/** I/Os in a cell by device and op, most first. */
+function cellRows({ deltas }, index, phase, { device, op, workload }) {
   const all = new Map();
   const add = (device, op, { words }) => {
     const counts = PHASES.map(() => new Float64Array(CELLS)), sums = PHASES.map(() => 0), key = `${device}\n${op}`;
@@ -26,22 +26,22 @@ function whoWasThere({ deltas }, index, phase, { device, op, workload }) {
   return [...all.values()].filter(({ count }) => count > 0).sort((one, other) => other.count - one.count);
 }
 
-/** The recorded I/Os of a column, from the history or, without one, the latest ones. */
+/** Recorded I/Os of a column, from the history or, if that is off, from the latest records. */
 async function recorded({ from, to }) {
-  const isThere = ({ completed }) => completed > from && completed <= to;
+  const isInColumn = ({ completed }) => completed > from && completed <= to;
   try {
     const { intervals } = await askHistory(`from=${from}&to=${to}&detail=summary`);
-    return intervals.flatMap(({ slow }) => slow).filter(isThere);
+    return intervals.flatMap(({ slow }) => slow).filter(isInColumn);
   } catch {
     const response = await fetch(`${API}slow`, { cache: 'no-store' });
-    return response.ok ? (await response.json()).ios.filter(isThere) : [];
+    return response.ok ? (await response.json()).ios.filter(isInColumn) : [];
   }
 }
 
 class CellPanel {
-  /** What is shown: a column and an index. Null if the panel is closed. */
+  /** The cell that is shown, as a column and an index; null if the panel is closed. */
   cell = null;
-  /** Whether the reader has just asked for it. */
+  /** Whether the reader has just selected the cell. */
   isNew = false;
 
   close() {
@@ -51,7 +51,7 @@ class CellPanel {
 
   async show({ column, index }, chosen, phase, wide) {
     const cell = this.cell = { column, index };
-    const rows = whoWasThere(column, index, phase, chosen), all = sum(rows.map(({ count }) => count));
+    const rows = cellRows(column, index, phase, chosen), all = sum(rows.map(({ count }) => count));
     at('there').hidden = false;
     setText(at('there-of'), `${moment(column.from)} – ${clock(column.to)}, ${PHASES[phase]} latency ${bounds(index, wide)}: ${all ? many(all, 'I/O') : 'no I/O'}`);
     at('there-who').hidden = rows.length === 0;
@@ -60,36 +60,36 @@ class CellPanel {
       row.append(make('th', device, { scope: 'row' }), make('td', op), make('td', number(count), { className: 'n' }), make('td', number(of), { className: 'n' }));
       return row;
     }));
-    this.#list([], 'Reading the I/Os …');
+    this.#list([], 'Loading I/Os …');
     let ios = [];
     try {
       ios = await recorded(column);
     } catch {
-      // As if none was recorded: the page's banner tells that the connection is lost.
+      // Treated as no recorded I/Os: the banner says that the connection is lost.
     }
     if (this.cell !== cell) return;
     const { device, op, workload } = chosen;
     const of = ios.filter((io) => isOf(io, device, op) && (workload ?? io.workload) === io.workload);
-    const there = of.filter(({ latency }) => latency[PHASES[phase]] > lower(index - cellsOf(index, wide) + 1) && latency[PHASES[phase]] <= upper(index));
-    const slowest = (there.length ? there : of).sort((one, other) => (other.latency.total ?? 0) - (one.latency.total ?? 0));
-    this.#list(slowest, there.length ? `${many(there.length, 'I/O')} of this cell, recorded one by one:` :
-      of.length ? 'None of this cell was recorded. The slowest that were recorded in this time:' :
-      'None was recorded one by one in this time: only those that failed or took longer than --slow are, the slowest ten of an interval.');
+    const inCell = of.filter(({ latency }) => latency[PHASES[phase]] > lower(index - cellsOf(index, wide) + 1) && latency[PHASES[phase]] <= upper(index));
+    const slowest = (inCell.length ? inCell : of).sort((one, other) => (other.latency.total ?? 0) - (one.latency.total ?? 0));
+    this.#list(slowest, inCell.length ? `${many(inCell.length, 'recorded I/O')} in this cell:` :
+      of.length ? 'No I/O in this cell was recorded. The slowest recorded I/Os of this time:' :
+      'No I/O was recorded in this time. Only I/Os that fail or take longer than --slow are recorded; the history keeps the slowest ten per interval.');
   }
 
   #list(ios, note) {
     setText(at('there-note'), note);
     at('there-slow').parentElement.hidden = ios.length === 0;
-    at('there-slow').tBodies[0].replaceChildren(...ios.slice(0, MOST_SLOW).map(slowRow));
+    at('there-slow').tBodies[0].replaceChildren(...ios.slice(0, MAX_SLOW).map(slowRow));
     at('there-slow').classList.toggle('unnamed', !ios.some(({ workload }) => workload));
   }
 }
 
-/** A range of columns, chosen with the mouse or with shift and the arrows. */
+/** The band over a range of columns that is being selected, by mouse or with shift and arrow keys. */
 class Band {
-  /** Two times, in any order; null if there is none. */
+  /** Two times, in any order; null if no range is being selected. */
   ends = null;
-  /** The column where it began, by keyboard. */
+  /** Column where a selection by keyboard started. */
   first = null;
 
   show(ends, { plot, x }) {

@@ -1,20 +1,20 @@
-// Connection to the daemon. An event announces a new snapshot, which is then fetched. Without events (a proxy may block them)
-// the page polls. Failed requests are repeated with backoff.
+// Connection to the daemon. An event announces a new snapshot, which is then fetched. Without events, which a proxy may block,
+// the page polls. Failed requests are retried with backoff.
 
 /** Polling interval of a hidden tab, in seconds. */
 const HIDDEN_INTERVAL = 30;
 const BACKOFF = [0.5, 1, 2, 4, 8, 15];
-// Relative to the page, as there may be a proxy; without credentials in the URL, which fetch() rejects.
+// Relative to the page because of proxies, and without credentials in the URL, which fetch() rejects.
 const API = new URL('api/v1/', location.origin + location.pathname);
 const now = () => performance.now() / 1000;
 
 class Connection {
   /** Whether the last request succeeded. */
   connected = false;
-  /** Problem with the last response, as a sentence; empty if none. */
+  /** Problem with the last response as a sentence, or empty. */
   problem = '';
   retryAt = 0;
-  /** When the tab became visible. */
+  /** Time when the tab became visible. */
   shownAt = 0;
   #events = null;
   #reconnectAt = 0;
@@ -70,10 +70,10 @@ class Connection {
       throw new Error(response.status === 503 ? 'biolat has no data yet' : `biolat responded with status ${response.status}; reload the page`);
     }
     const snapshot = await response.json();
-    if (snapshot.version !== 1) throw new Error('biolat has another version than this page; reload the page');
+    if (snapshot.version !== 1) throw new Error('biolat and this page have different versions; reload the page');
     this.#etag = response.headers.get('etag');
     this.#interval = snapshot.interval;
-    // Both times are of the daemon's clock, as the browser's may be wrong.
+    // Both times are from the daemon's clock, because the browser's may be wrong.
     const date = Date.parse(response.headers.get('date') ?? '') / 1000;
     this.#takenAt = now() - Math.max(0, date - snapshot.taken || 0);
     return snapshot;
@@ -91,9 +91,9 @@ class Connection {
 
   #failed(error, began) {
     this.#closeEvents();
-    // The ETag of a daemon that has been restarted is another one.
+    // The daemon may be restarting: fetch its next snapshot in any case.
     this.#etag = null;
-    // Browsers throttle hidden tabs, so the failure may not be the daemon's.
+    // Browsers throttle hidden tabs, so the failure may not be the daemon's fault.
     if (document.hidden || began < this.shownAt) {
       this.#schedule(document.hidden ? this.#pollInterval : 0);
       return;
@@ -108,7 +108,7 @@ class Connection {
 
   #listen() {
     const events = new EventSource(`${API}events`);
-    // At most a quarter of the time is spent on fetching.
+    // Fetching takes at most a quarter of the time.
     events.addEventListener('collection', () => this.#schedule(Math.max(0, this.#fetchedAt + 3 * this.#cost - now())));
     events.onopen = () => { this.#eventFailures = 0; };
     events.onerror = () => {
@@ -124,7 +124,7 @@ class Connection {
     this.#events = null;
   }
 
-  /** Browsers allow six connections to a host, for all tabs together: a hidden tab keeps none. */
+  /** Browsers allow six connections per host over all tabs, so a hidden tab keeps none open. */
   #visibilityChanged() {
     if (document.hidden) {
       this.#closeEvents();
@@ -135,7 +135,7 @@ class Connection {
     }
   }
 
-  /** Seconds until the next request if no event comes. */
+  /** Seconds until the next request if there is no event. */
   get #pollInterval() {
     if (document.hidden) return Math.max(HIDDEN_INTERVAL, this.#interval);
     return Math.min(15, this.#events ? this.#interval * 1.5 + 1 : this.#interval);

@@ -1,16 +1,16 @@
-// The strip of CPUs: which ones complete the I/Os.
+// The strip of CPUs: each CPU's share of the completions.
 
-/** Completions of each CPU. */
+/** Completions by CPU. */
 function sumCpus(deltas, device, length) {
   const counts = new Float64Array(length);
   for (const delta of deltas) for (const { cpus } of devicesOf(delta, device)) cpus.forEach((count, cpu) => { counts[cpu] += count; });
   return counts;
 }
 
-/** How many CPUs with the same share would be as concentrated as these. */
+/** Effective number of CPUs: the number of CPUs if all have equal shares, fewer if the shares are uneven. */
 const effectiveCpus = (shares) => 1 / shares.reduce((all, share) => all + share * share, 0);
 
-const MOST_CPUS_IN_WORDS = 8;
+const MAX_CPUS_IN_WORDS = 8;
 
 function showCpus({ snapshot, deltas }) {
   const length = Math.max(0, ...snapshot.devices.map(({ completions }) => completions.length));
@@ -19,7 +19,7 @@ function showCpus({ snapshot, deltas }) {
   const counts = sumCpus(deltas, choice.device, length), all = counts.reduce((all, count) => all + count, 0), any = all > 0;
   const shares = counts.map((count) => (any ? count / all : 0)), [sentence, strip] = at('cpus').children;
   const order = [...shares.keys()].filter((cpu) => shares[cpu] > 0).sort((one, other) => shares[other] - shares[one]);
-  const words = order.slice(0, MOST_CPUS_IN_WORDS).map((cpu) => `CPU ${cpu} ${percent(shares[cpu])}`);
+  const words = order.slice(0, MAX_CPUS_IN_WORDS).map((cpu) => `CPU ${cpu} ${percent(shares[cpu])}`);
   if (order.length > words.length) words.push(`${order.length - words.length} more`);
   setText(at('cpus-of'), `completions of ${choice.device ?? 'all devices'}, all ops`);
   setText(sentence, !any ? 'No I/O in this time.' :

@@ -1,17 +1,17 @@
-// The strip of the whole day: the slowest I/O of each step, errors, restarts, and times without data. A click or a range of it
-// chooses what the page shows.
+// The strip of the whole day: the slowest I/O of each step, errors, restarts, and times without data. A click or drag selects
+// the range that the page shows.
 
 const DAY_COLUMNS = 800;
-/** From how many seconds on an I/O is a stall. */
+/** Latency in seconds above which an I/O is a stall. */
 const STALL = 1;
-/** Half of what a click chooses, in seconds. */
+/** Half the length of the range that a click selects, in seconds. */
 const AROUND = 300;
 
 class Day {
   columns = [];
-  /** The column that the reader points at. */
+  /** The column that the pointer or keyboard is at. */
   #column = null;
-  /** Where a range begins, in CSS pixels; null if none is being chosen. */
+  /** Start of the range that is being selected, in CSS pixels; null if there is none. */
   #start = null;
 
   constructor(onChange, onRange) {
@@ -21,7 +21,7 @@ class Day {
     this.canvas.onpointerdown = ({ button, offsetX, pointerId }) => {
       if (button !== 0) return;
       this.#start = offsetX;
-      // A range may end beyond the strip.
+      // A drag can end outside of the strip.
       this.canvas.setPointerCapture(pointerId);
     };
     this.canvas.onpointermove = (event) => this.#point(event);
@@ -29,7 +29,7 @@ class Day {
     this.canvas.onpointercancel = this.canvas.onpointerleave = this.canvas.onblur = () => this.clear();
   }
 
-  /** Loads the day until now, at most once a step, or all of a saved history. */
+  /** Loads the day up to now, at most once per step; or all of a saved history. */
   follow({ taken }) {
     if (this.past.loading) return;
     const length = Math.min(DAY, Math.max(600, taken - this.past.begin));
@@ -40,7 +40,7 @@ class Day {
 
   draw(snapshot, device, op, range) {
     const { past } = this;
-    // While others are read, those before stay.
+    // Old columns stay until new ones are loaded.
     if (past.deltas.length > 0) at('day-of').hidden = false;
     else if (!past.loading) at('day-of').hidden = true;
     if (past.deltas.length === 0) return;
@@ -53,11 +53,11 @@ class Day {
     const colours = Object.fromEntries(['stall', 'slow', 'failed', 'start'].map((kind) => [kind, getComputedStyle(at(`day-${kind}`)).color]));
     for (const column of this.columns) {
       if (column.slowest === 0) continue;
-      // From 100 µs to 10 s.
+      // The scale goes from 100 µs to 10 s.
       const high = Math.max(2, Math.min(1, (Math.log10(column.slowest) + 4) / 5) * (bottom - 8));
       context.fillStyle = isStall(column) ? colours.stall : column.slow ? colours.slow : ink;
       context.globalAlpha = isStall(column) || column.slow ? 1 : 0.45;
-      // What stands out is at least two pixels wide.
+      // Highlighted columns are at least two pixels wide.
       const wide = Math.max(x(column.to) - x(column.from), context.globalAlpha === 1 ? 2 : 0.5);
       context.fillRect(x(column.from), bottom - high, wide, high);
     }
@@ -68,14 +68,14 @@ class Day {
     context.fillStyle = colours.start;
     if (began) context.fillRect(x(started) - 1, 0, 2, bottom);
     this.#axis(context, ink, line, bottom);
-    const any = (test) => !this.columns.some(test);
-    at('day-stall').hidden = any(isStall);
-    at('day-slow').hidden = any((column) => column.slow && !isStall(column));
-    at('day-failed').hidden = any(({ errors }) => errors > 0);
+    const none = (test) => !this.columns.some(test);
+    at('day-stall').hidden = none(isStall);
+    at('day-slow').hidden = none((column) => column.slow && !isStall(column));
+    at('day-failed').hidden = none(({ errors }) => errors > 0);
     at('day-start').hidden = !began;
     setText(at('day-title'), SAVED ? `${moment(from, false)} – ${moment(to, false)},` : to - from > DAY - 600 ? 'The last day' : `Since ${moment(from, false)}`);
     this.canvas.ariaLabel = `Slowest I/O of ${selection()} since ${moment(from, false)}: ${many(this.columns.filter(isStall).length, 'time')} above 1 s, ` +
-      `${many(this.columns.filter(({ errors }) => errors > 0).length, 'time')} with errors. Arrows go to these, Enter chooses.`;
+      `${many(this.columns.filter(({ errors }) => errors > 0).length, 'time')} with errors. Arrow keys move between these, Enter selects one.`;
     const isAll = range && range.to - range.from > 0.9 * (to - from);
     place(at('day-range'), range && !isAll && [x(Math.max(from, range.from)), x(Math.min(to, range.to))]);
   }
@@ -93,7 +93,7 @@ class Day {
     }
   }
 
-  /** What stands out, in words. */
+  /** Describes a column in words, and marks it. */
   #read(column) {
     this.#column = column;
     const { from, to, slowest, errors, failures, name } = column;
@@ -122,7 +122,7 @@ class Day {
     this.clear();
     if (start === null) return;
     if (Math.abs(left - start) > DRAG) return this.onRange(time(Math.min(start, left)), time(Math.max(start, left)));
-    // The worst of what is near.
+    // Selects the worst column near the click.
     const near = this.columns.filter((column) => Math.abs(this.x(middleOf(column)) - left) < 8).sort((one, other) => other.slowest - one.slowest);
     const worst = near.find(({ errors }) => errors > 0) ?? near[0];
     this.#choose(near.some(isStall) ? near[0] : worst ?? { from: time(left), to: time(left) });
@@ -132,7 +132,7 @@ class Day {
     this.onRange(middleOf(column) - AROUND, middleOf(column) + AROUND);
   }
 
-  /** To the next column that stands out. */
+  /** Moves to the next column with a stall or errors. */
   move(by) {
     const list = this.columns.filter((column) => isStall(column) || column.errors > 0), here = this.#column?.from ?? (by > 0 ? -Infinity : Infinity);
     const next = by > 0 ? list.find(({ from }) => from > here) : list.findLast(({ from }) => from < here);
@@ -154,7 +154,7 @@ class Day {
 
 const isStall = ({ slowest }) => slowest > STALL * 1.001;
 
-/** The slowest I/O of the selection, as the upper bound of its bucket, and the errors. */
+/** Slowest I/O of the selection in a delta, as the upper bound of its bucket, and the number of errors. */
 function dayColumn(delta, device, op) {
   const { from, to, failures } = delta, column = { from, to, failures, slowest: 0, errors: 0, slow: false, name: '' };
   const at = ({ device, op }) => (op === 'in flight' ? `${device}: in flight` : `${device} ${op}`);
@@ -173,7 +173,7 @@ function diamond(context, left, size) {
   context.fill();
 }
 
-/** Puts a mark from left to right; hides it without. */
+/** Puts a mark between two positions, or hides it if there are none. */
 function place(mark, ends) {
   mark.hidden = !ends || ends[1] <= ends[0];
   if (mark.hidden) return;

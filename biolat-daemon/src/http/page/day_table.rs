@@ -1,4 +1,4 @@
-//! The worst minutes of the last day, as a table of the page without a script.
+//! The table of the worst minutes of the last day, for the page without a script.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,12 +21,12 @@ use super::escape;
 const DAY: Duration = Duration::from_secs(26 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The table. It is made at most once a minute, as all of the history is read for it.
+/// Makes the table, at most once a minute because that reads the whole history.
 pub(in crate::http) struct DayTable {
     history: SharedHistory,
-    /// What is shown; none: the last day.
+    /// Range to show; `None`: the last day.
     range: Option<[SystemTime; 2]>,
-    /// Its permit is for reading a part of the history: a scrape never waits for one.
+    /// Allows one encoding of history at a time.
     encoder: Arc<Semaphore>,
     made: Mutex<Option<(Instant, Arc<str>)>>,
 }
@@ -40,7 +40,7 @@ impl DayTable {
         Self { history, range, encoder, made: Mutex::new(None) }
     }
 
-    /// As HTML; empty if there is nothing to show.
+    /// Returns the table as HTML; empty if there is nothing to show.
     pub(in crate::http) async fn html(self: Arc<Self>) -> Arc<str> {
         if let Some(html) = self.latest() {
             return html;
@@ -49,7 +49,7 @@ impl DayTable {
         let permit = Arc::clone(&self.encoder).acquire_owned().await;
         let made = spawn_blocking(move || {
             let _permit = permit;
-            // Another one may have made it in the meantime.
+            // Another request may have made it in the meantime.
             self.latest().unwrap_or_else(|| self.make())
         });
         made.await.unwrap_or_default()
@@ -87,7 +87,7 @@ fn table(minutes: impl Iterator<Item = Period>) -> String {
         escape(&since)
     );
     for row in &rows {
-        html.push_str(&of(row));
+        html.push_str(&html_row(row));
     }
     if rows.is_empty() {
         html.push_str("<tr><td colspan=\"7\">no I/O");
@@ -96,7 +96,7 @@ fn table(minutes: impl Iterator<Item = Period>) -> String {
     html
 }
 
-fn of(row: &WorstInterval) -> String {
+fn html_row(row: &WorstInterval) -> String {
     let ios = if row.op == IN_FLIGHT { "–".to_owned() } else { row.ios.to_string() };
     let errors = if row.errors > 0 { " bad" } else { "" };
     format!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_is_first_and_names_are_escaped() {
+    fn sorts_worst_first_and_escapes_names() {
         let mut day =
             vec![minute_of("sda", 0, 1e-3, 0), minute_of("<b>", 1, 1.3, 12), minute_of("sdb", 2, 2e-3, 0)];
         day[1].slow = vec![slow_io(1, "<b>")];
@@ -142,9 +142,9 @@ mod tests {
         assert!(!html.contains("<b>"));
     }
 
-    /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.
+    /// Reading the whole history takes a while and is not repeated for each reload of the page.
     #[tokio::test]
-    async fn it_is_made_once_a_minute() {
+    async fn makes_table_once_a_minute() {
         let limits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
         let history = SharedHistory::new(limits, Duration::ZERO);
         let table = Arc::new(DayTable::new(history, None, Arc::new(Semaphore::new(1))));

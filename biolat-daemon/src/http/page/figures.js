@@ -1,14 +1,14 @@
 // Buckets, percentiles and number formats.
 
-/** Control characters and those that reorder or hide text, as in `sanitize.rs`: names of cgroups and devices may contain anything. */
+/** Characters that control, reorder or hide text, as in `sanitize.rs`: names of cgroups and devices can contain any. */
 const REPLACED = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{DI}]/gu;
 const visible = (text) => (typeof text === 'string' ? text.replace(REPLACED, '\ufffd') : text);
 
-// The zero bucket and the overflow have the indices below the first and above the last bucket.
+// The zero bucket's index is one below the first bucket, the overflow's one above the last.
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
 const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, DEVICE = 1, TOTAL = 2, ADMISSION = 3;
 
-/** Ranges of sizes, in ascending order: the API's names, and in words. */
+/** Size bands in ascending order: the API's names and their descriptions. */
 const BANDS = Object.entries({
   le_4KiB: 'up to 4 KiB', le_16KiB: '4 to 16 KiB', le_64KiB: '16 to 64 KiB', le_256KiB: '64 to 256 KiB', le_1MiB: '256 KiB to 1\u00a0MiB',
   gt_1MiB: 'above 1 MiB',
@@ -16,15 +16,15 @@ const BANDS = Object.entries({
 
 const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
 const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));
-/** The buckets of a range of sizes and of a workload are four cells wide, and named by the last one. */
+/** Buckets of size bands and workloads are this many cells wide, and have the index of their last cell. */
 const WIDE = 4;
 const isEnd = (index) => index <= ZERO || index >= OVER;
-/** Cells of a bucket. */
+/** Number of cells in a bucket. */
 const cellsOf = (index, wide) => (isEnd(index) ? 1 : wide);
-/** The geometric middle; for the zero bucket and the overflow their finite bound. */
+/** Geometric middle of a bucket; for the zero bucket and the overflow, their finite bound. */
 const middle = (index, wide = 1) => (index <= ZERO ? upper(ZERO) : index >= OVER ? lower(OVER) : 2 ** ((index - wide / 2) / 8));
 
-/** Index of the bucket that contains a quantile of these counts; null without counts. */
+/** Index of the bucket that contains a quantile; null without counts. */
 function quantile(counts, all, q) {
   const rank = Math.ceil(all * q);
   let sum = 0;
@@ -35,7 +35,7 @@ function quantile(counts, all, q) {
   return null;
 }
 
-/** Label of a line of an axis. */
+/** Label of an axis line. */
 const tick = (seconds) =>
   (seconds < 0.9995e-3 ? `${Math.round(seconds * 1e6)} µs` : seconds < 0.9995 ? `${Math.round(seconds * 1e3)} ms` : `${seconds} s`);
 
@@ -51,7 +51,7 @@ const bounds = (index, wide = 1) =>
   index <= ZERO ? `at most ${latency(upper(index))}` :
   index >= OVER ? `above ${latency(lower(index))}` : `${latency(lower(index - wide + 1))} to ${latency(upper(index))}`;
 
-/** A percentile as text, and the bounds of its bucket. */
+/** A percentile and the bounds of its bucket, as text. */
 const percentile = (index, wide = 1) => (index === null ? [NONE, ''] :
   [`${index <= ZERO ? '≤ ' : index >= OVER ? '> ' : ''}${latency(middle(index, wide))}`, bounds(index, wide)]);
 

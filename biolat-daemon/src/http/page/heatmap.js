@@ -1,11 +1,11 @@
 // The heatmap of latency over time, and the small charts.
 
-/** Viridis at 16 points: perceptually uniform, also for colour-blind readers. */
+/** Viridis at 16 points, which is perceptually uniform, also for colour-blind readers. */
 const VIRIDIS = ('440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e 1f988b 22a884 35b779 54c568 7ad151 a5db36 ' +
   'd2e21b fde725').split(' ').map((rgb) => [0, 2, 4].map((at) => parseInt(rgb.slice(at, at + 2), 16)));
 const SHADES = 64;
 const mix = (one, other, share) => one.map((value, part) => Math.round(value + (other[part] - value) * share));
-/** Colours from few to many I/Os: few are close to the background. */
+/** Colours from few to many I/Os, starting close to the background. */
 function shades(dark) {
   return Array.from({ length: SHADES }, (_, shade) => {
     const share = shade / (SHADES - 1), at = (dark ? 0.1 + 0.9 * share : 0.85 - 0.85 * share) * 15;
@@ -16,12 +16,12 @@ function shades(dark) {
 
 const QUANTILES = [['p50', 0.5], ['p99', 0.99], ['p999', 0.999]];
 
-/** Columns of at least two pixels; several deltas share one where there are many. */
+/** Makes columns of at least two pixels. If there are more deltas, several share a column. */
 function columns(deltas, from, to, width, device, op, workload) {
   const all = [], least = ((to - from) / width) * 2, key = `${device}\n${op}\n${workload}`;
   for (const delta of deltas) {
     if (delta.to <= from || delta.from >= to) continue;
-    // Cached until the selection changes.
+    // The sum is cached until the selection changes.
     if (delta.summed?.key !== key) delta.summed = { key, sum: new Sum().addDelta(delta, device, op, workload) };
     const last = all.at(-1);
     if (last && Math.abs(delta.from - last.to) < 1e-3 && last.to - last.from < least) {
@@ -47,7 +47,7 @@ function columns(deltas, from, to, width, device, op, workload) {
   return all;
 }
 
-/** Sets a canvas to the resolution of the screen; returns its size in CSS pixels. */
+/** Clears a canvas, at the resolution of the screen; returns its context, size in CSS pixels and colours. */
 function prepare(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas, ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -63,7 +63,7 @@ function prepare(canvas) {
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 
-/** Time and text of the marks of a time axis, at whole steps in local time: midnight is a date. */
+/** Times and labels for a time axis, at whole steps in local time. The label of midnight is a date. */
 function timeTicks(from, to, width) {
   const step = STEPS.find((step) => (step / (to - from)) * width >= 84) ?? 86400, zone = new Date(from * 1000).getTimezoneOffset() * 60, ticks = [];
   for (let time = Math.ceil((from - zone) / step) * step + zone; time <= to; time += step) {
@@ -73,7 +73,7 @@ function timeTicks(from, to, width) {
   return ticks;
 }
 
-/** Hatches from each even end to the next. */
+/** Hatches the gaps: from each position with an even index to the next. */
 function hatch(context, line, ends, top, bottom) {
   context.strokeStyle = line;
   context.lineWidth = 1;
@@ -96,7 +96,7 @@ function hatch(context, line, ends, top, bottom) {
 
 class Heatmap {
   columns = [];
-  /** The cell that the reader points at: a column and an index. */
+  /** The cell that the pointer or keyboard is at, as a column and an index. */
   cell = null;
 
   constructor(canvas) {
@@ -110,7 +110,7 @@ class Heatmap {
     const x = (time) => snap(plot.left + ((time - from) / (to - from)) * (plot.right - plot.left));
     this.columns = columns(deltas, from, to, plot.right - plot.left, device, op, workload);
     this.phase = phase;
-    // A workload's latencies are coarser.
+    // A workload's histogram is coarser.
     this.wide = workload === null ? 1 : WIDE;
     const [low, high] = this.#range();
     const y = (index) => snap(plot.bottom - ((index - low) / (high - low)) * (plot.bottom - plot.top));
@@ -134,7 +134,7 @@ class Heatmap {
         context.fillRect(left, top, wide, Math.max(bottom - top, 1 / ratio));
       }
     }
-    // Where they meet, the lower percentile is on top.
+    // Where lines overlap, the lower percentile is on top.
     const labels = QUANTILES.toReversed().map(([name, q]) => this.#percentiles(context, name, q, colours[name], ground));
     context.restore();
     this.#labels(context, labels.filter(Boolean), width, family);
@@ -142,12 +142,12 @@ class Heatmap {
     this.palette = palette;
   }
 
-  /** Top and bottom of a bucket. */
+  /** Top and bottom of a bucket in CSS pixels. */
   ends(index) {
     return [this.y(index + 1), this.y(index + 1 - cellsOf(index, this.wide))];
   }
 
-  /** Indices of all phases, so that the axis stays when the phase changes; of admission, often far shorter, if it is shown. */
+  /** Index range of all phases, so that the axis stays when the phase changes; of admission, often far shorter, only if shown. */
   #range() {
     let low = Infinity, high = -Infinity;
     for (const { parts } of this.columns) {
@@ -161,7 +161,7 @@ class Heatmap {
         }
       }
     }
-    // 10 µs to 100 ms without data, and at least three decades.
+    // Without data, from 10 µs to 100 ms. At least three decades.
     if (low > high) [low, high] = [-133, -26];
     low = Math.floor((low - 2) / 8) * 8;
     high = Math.ceil((high + 3) / 8) * 8;
@@ -213,7 +213,7 @@ class Heatmap {
     }
   }
 
-  /** Hatches the gaps between columns and, of the past, at both ends: no data. */
+  /** Hatches times without data: gaps between columns and, for a range of the past, at both ends. */
   #gaps(context, line, whole) {
     const { plot, x } = this, ends = this.columns.flatMap((column) => [x(column.from), x(column.to)]);
     hatch(context, line, whole ? [plot.left, ...ends, plot.right] : ends.slice(1, -1), plot.top, plot.bottom);
@@ -249,7 +249,7 @@ class Heatmap {
     return end;
   }
 
-  /** Labels of the lines at the right end, with the last value, without overlap. */
+  /** Labels the lines at their right ends with name and last value, without overlap. */
   #labels(context, labels, width, family) {
     if (width < 500) return;
     labels.sort((one, other) => one.y - other.y);
@@ -266,18 +266,18 @@ class Heatmap {
     }
   }
 
-  /** The time at a position of the canvas; beside the plot, that of its edge. */
+  /** The time at a horizontal position, limited to the plot. */
   time = (left) => {
     const { plot, from, to } = this, inside = Math.max(plot.left, Math.min(left, plot.right));
     return from + ((inside - plot.left) / (plot.right - plot.left)) * (to - from);
   };
 
-  /** The column of a time. If the clock was set back, two have it: the later one, which is drawn above the other. */
+  /** The column at a time. If the clock was set back, there can be two: the later one, which is drawn on top. */
   columnAt(time) {
     return this.columns.findLast((column) => column.from <= time && time < column.to);
   }
 
-  /** The cell at a position of the canvas; null if there is none. */
+  /** The cell at a position, or null. */
   at(left, top) {
     const { plot, low, high } = this;
     if (!plot || left < plot.left || left >= plot.right || top < plot.top || top >= plot.bottom) return null;
@@ -286,7 +286,7 @@ class Heatmap {
     return { column, index: this.bucket(Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
   }
 
-  /** The bucket that a cell belongs to. */
+  /** The index of the bucket that a cell belongs to. */
   bucket(index) {
     return isEnd(index) ? Math.min(OVER, index) : Math.ceil(index / this.wide) * this.wide;
   }
@@ -306,7 +306,7 @@ class Heatmap {
   }
 }
 
-/** A small chart of a rate, from zero, with the time range of the heatmap. */
+/** Draws a small chart of a rate, from zero, over the time range of the heatmap. */
 function chart(canvas, list, value, from, to) {
   const { context, width, height, ink, line } = prepare(canvas);
   const most = list.reduce((most, column) => Math.max(most, value(column)), 0) || 1;
@@ -323,7 +323,7 @@ function chart(canvas, list, value, from, to) {
   }
 }
 
-/** Distribution of latencies as a strip from `low` to `high`. */
+/** Draws a distribution of latencies as a strip from `low` to `high`. */
 function strip(canvas, counts, [low, high], palette) {
   const { context, width, height, line } = prepare(canvas);
   const x = (index) => Math.round(((index - low) / (high - low)) * width);

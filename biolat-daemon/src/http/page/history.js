@@ -1,16 +1,16 @@
-// History: the differences between consecutive snapshots. One is called a delta.
+// The live history: differences between consecutive snapshots, called deltas.
 
-const MOST_DELTAS = 600;
-/** 4 bytes each. With hundreds of busy devices, the history is shorter, so that the browser does not run out of memory. */
-const MOST_WORDS = 16e6;
-/** What the objects of a workload's growth take besides. */
+const MAX_DELTAS = 600;
+/** Limit of memory, in words of 4 bytes. With hundreds of busy devices, it makes the history shorter. */
+const MAX_WORDS = 16e6;
+/** Words that the objects of a workload's growth take in addition. */
 const OBJECT = 50;
-/** Longest time between two snapshots that is shown, in seconds; or 20 intervals. */
-const LONGEST = 60;
+/** Longest time between two snapshots that is shown, in seconds, unless 20 intervals are longer. */
+const MAX_GAP = 60;
 
 const EMPTY = { count: 0, seconds: 0, zero: 0, overflow: 0, buckets: [] };
 
-/** Appends the number of cells that have grown, then index and growth of each. */
+/** Appends the number of cells that grew, then index and growth of each. */
 function appendGrowth(words, before, now) {
   const had = new Map(before.buckets), start = words.push(0);
   const add = (index, count) => { if (count > 0) words.push(index - ZERO, count); };
@@ -20,10 +20,10 @@ function appendGrowth(words, before, now) {
   words[start - 1] = (words.length - start) / 2;
 }
 
-/** A histogram of wide buckets, each of which is counted in its last cell. */
+/** Maps a histogram of wide buckets to cells: each bucket is counted in its last cell. */
 const lastCells = ({ buckets, ...rest }) => ({ ...rest, buckets: buckets.map(([index, count]) => [index * WIDE, count]) });
 
-/** Appends the growth of each band of sizes. */
+/** Growth of each size band. */
 function bandsBetween(before, now, Words) {
   const words = [];
   const [had, has] = [before, now].map((sizes) => new Map(sizes?.bands.map(({ size, device }) => [size, lastCells(device)])));
@@ -37,7 +37,7 @@ function bandsBetween(before, now, Words) {
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** The difference of an op, with its histograms in one array. Growth within one delta fits into 32 bits; that since the start may not. */
+/** Growth of an op, with its histograms in one array. Within a delta, counts fit into 32 bits; since the start they may not. */
 function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
   const words = [];
   for (const phase of PHASES) appendGrowth(words, before ? before.latency[phase] : EMPTY, now.latency[phase]);
@@ -46,26 +46,26 @@ function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
     errors: sum(difference(now.errors, before?.errors)),
     seconds: PHASES.map((phase) => now.latency[phase].seconds - (before?.latency[phase].seconds ?? 0)),
     words: Words.from(words),
-    // Of flushes and the like, nothing is kept.
+    // Null for ops without bands, such as flush.
     bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes, Words) : null,
   };
 }
 
-/** What a workload did, as an op of a device: only its total latencies are counted. */
+/** A workload's usage in the form of a device's op. It has only a histogram of total latencies. */
 const opOf = ({ bytes, errors, queue_seconds, device_seconds, total }) => ({
   bytes, errors: { errors }, latency: {
     admission: EMPTY, queue: { ...EMPTY, seconds: queue_seconds }, device: { ...EMPTY, seconds: device_seconds }, total: lastCells(total),
   },
 });
 
-/** What each workload did, by cgroup. Of a device that `started` has, all counters were zero. */
+/** Growth of workloads, by cgroup. Counters of the devices in `started` began at zero. */
 function workloadsBetween(before, now, started) {
   const had = new Map(before?.workloads?.map((workload) => [workload.cgroup, workload])), all = new Map();
   for (const workload of now.workloads ?? []) {
     const { cgroup, name, kind, since } = workload, was = had.get(cgroup), last = was?.since === since ? was : null;
-    // One object in all deltas. Once the daemon does not know it any more, it is gone.
+    // One object shared by all deltas. `gone` applies once the workload is no longer in the latest snapshot.
     workload.who = was?.who?.name === name ? was.who : { cgroup, name, kind, gone: true };
-    // A cgroup that was renamed: what it did before is not of this delta.
+    // A renamed cgroup: its earlier I/O does not belong to this delta.
     if (before && !last && since < before.taken - now.interval) continue;
     const usage = [];
     for (const use of workload.usage) {
@@ -73,7 +73,7 @@ function workloadsBetween(before, now, started) {
       const used = started.has(device) ? null : last?.usage.find((other) => other.device === device && other.op === op);
       if (total.count === (used?.total.count ?? 0)) continue;
       const { bytes, errors, seconds, words } = opBetween(used && opOf(used), opOf(use));
-      // As an array: of so few numbers, a typed one is larger.
+      // A plain array, because a typed one is larger for so few numbers.
       usage.push({ device, op, bytes, errors, seconds, words: [...words] });
     }
     if (usage.length) all.set(workload.who.cgroup, { who: workload.who, usage });
@@ -81,7 +81,7 @@ function workloadsBetween(before, now, started) {
   return all;
 }
 
-/** The difference of two snapshots. A daemon or device that is new in the second one started at zero. */
+/** The delta of two snapshots. A daemon or device that is new in the second one started at zero. */
 function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
@@ -101,7 +101,7 @@ function between(before, now) {
     }
     const unseen = sum(difference(device.unseen, last?.unseen));
     const cpus = (last ? Uint32Array : Float64Array).from(device.completions, (count, cpu) => Math.max(0, count - (last?.completions[cpu] ?? 0)));
-    // Idle devices are not kept: of hundreds, most are idle.
+    // Idle devices are omitted: of hundreds of devices, most are idle.
     if (ops.size || unseen) {
       delta.devices.set(device.name, { ops, unseen, cpus });
       delta.words += cpus.byteLength / 4;
@@ -112,7 +112,7 @@ function between(before, now) {
   delta.lost = difference(now.lost, same ? before.lost : {});
   const was = same ? before : null, { collections } = now.daemon;
   delta.daemon = {
-    // After a restart, CPU time before the first collection does not belong to this range.
+    // Null after a restart: CPU time before the first collection does not belong to this delta.
     cpu: was?.process && now.process ? now.process.cpu_seconds - was.process.cpu_seconds : null,
     collections: collections.count - (was?.daemon.collections.count ?? 0),
     seconds: collections.seconds - (was?.daemon.collections.seconds ?? 0),
@@ -127,22 +127,22 @@ class History {
   latest = null;
   #words = 0;
 
-  /** Adds a snapshot; false if it is known already. */
+  /** Adds a snapshot; returns false if it is already known. */
   add(snapshot) {
     const before = this.latest;
     if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
     this.latest = snapshot;
     if (!before) return true;
     const delta = between(before, snapshot), length = delta.seconds;
-    // A long gap is not shown: one mean over it would hide later detail.
-    if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
+    // A long gap is not shown: a mean over it would hide later detail.
+    if (length > Math.max(MAX_GAP, 20 * snapshot.interval)) return true;
     // The clock was set back: time would run backwards on the heatmap.
     if (length <= 0 || (this.deltas.length && delta.from < this.deltas.at(-1).to - 1)) this.#forget(this.deltas.length);
     if (length <= 0) return true;
     this.deltas.push(delta);
     this.#words += delta.words;
-    let over = Math.max(0, this.deltas.length - MOST_DELTAS), words = this.#words;
-    for (let at = 0; at < this.deltas.length - 1 && (at < over || words > MOST_WORDS); at++) {
+    let over = Math.max(0, this.deltas.length - MAX_DELTAS), words = this.#words;
+    for (let at = 0; at < this.deltas.length - 1 && (at < over || words > MAX_WORDS); at++) {
       words -= this.deltas[at].words;
       over = Math.max(over, at + 1);
     }
@@ -155,7 +155,7 @@ class History {
   }
 }
 
-/** Adds histograms of consecutive words. */
+/** Adds up histograms stored as words. */
 function addWords(words, counts, all) {
   let at = 0;
   for (let place = 0; place < counts.length; place++) {
@@ -166,13 +166,13 @@ function addWords(words, counts, all) {
   }
 }
 
-/** The devices of a delta: one, if it has had I/O, or all. */
+/** Devices of a delta that had I/O: one of them, or all. */
 const devicesOf = (delta, device) => (device === null ? [...delta.devices.values()] : [delta.devices.get(device)].filter(Boolean));
 
-/** Whether it is of the selection. */
+/** Whether an item matches the selected device and op. */
 const isOf = (each, device, op) => (device ?? each.device) === each.device && (op ?? each.op) === each.op;
 
-/** Sum of deltas, for one device or all, one op or all, and one workload or all. */
+/** Sum over deltas, for one or all devices, ops and workloads. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
   all = PHASES.map(() => 0);
@@ -199,7 +199,7 @@ class Sum {
     return this;
   }
 
-  /** Everything since biolat first saw the device. */
+  /** Adds all I/O since biolat first saw the device. */
   addDevice(device, op) {
     for (const each of device.ops) if (op === null || each.op === op) this.add(opBetween(null, each));
     return this;
@@ -214,7 +214,7 @@ class Sum {
     return this.seconds[QUEUE] + this.seconds[DEVICE] > 0 ? this.seconds[QUEUE] / this.seconds[TOTAL] : null;
   }
 
-  /** Share of all of the time spent before a request exists; null if the kernel does not record it. */
+  /** Admission's share of the overall time, total latency included; null if the kernel does not record it. */
   get admissionShare() {
     const [wait, total] = [ADMISSION, TOTAL].map((phase) => this.seconds[phase] / this.all[phase]);
     return wait + total > 0 ? wait / (wait + total) : null;

@@ -1,6 +1,6 @@
-// I/Os that have not completed. A drive that hangs completes nothing: its latencies do not show it.
+// I/Os in flight. A hung drive completes nothing, so its latencies do not show that it hangs.
 
-/** Age of the oldest I/O, in seconds, beyond which a drive hangs. */
+/** Age of the oldest I/O, in seconds, above which a drive counts as hung. */
 const HUNG = 10;
 const ageOf = ({ inflight }) => inflight.oldest_seconds;
 const isHung = (device) => ageOf(device) > HUNG;
@@ -8,7 +8,7 @@ const inFlight = ({ inflight }) => inflight.read + inflight.write;
 const age = (seconds) => (seconds < 1 ? latency(seconds) : duration(seconds));
 const oldest = (device) => (ageOf(device) > 0 ? `${device.inflight.exact ? '' : '≥ '}${age(ageOf(device))}` : NONE);
 
-/** Why a drive hangs, by its own I/O in the deltas so far. */
+/** Describes the I/O in flight of a hung drive, and whether other I/O completes according to the deltas. */
 function overdue(device, deltas, taken) {
   const { name, phases, inflight } = device, long = duration(ageOf(device)), since = taken - ageOf(device);
   const ios = inFlight(device) ? `${name}: ${many(inFlight(device), 'I/O')} in flight` : `${name}: I/O in the scheduler`;

@@ -1,24 +1,24 @@
-// The page: the selection, and rendering of every new snapshot.
-// Names and models come from drives, names of workloads from users: they are inserted as text, never as markup.
+// The page: handles the selection and renders every new snapshot.
+// Device names and models come from drives and workload names from users, so they are inserted as text, never as markup.
 
 const at = (id) => document.getElementById(id);
 const history = new History();
 const heatmap = new Heatmap(at('heat'));
-const SPANS = [30, 60, 120, 300, MOST_DELTAS];
+const SPANS = [30, 60, 120, 300, MAX_DELTAS];
 const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
-/** The selection. Null means all; as the range, live. A range has its length until now, or both ends; a cell, a time and an index. */
+/** The selection. Null means all; for the range, live. A range has a length up to now, or both ends. */
 const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2, range: null, cell: null };
 const past = new Past(() => draw());
-/** History at the time of the pause; null if the page is live. */
+/** History at the time of the pause; null if not paused. */
 let paused = null;
-/** What was rendered last: collections, time range, sums. */
+/** The last rendered view: deltas, time range, sums. */
 let rendered = null;
 
 function make(tag, text = '', properties = {}) {
   return Object.assign(document.createElement(tag), { textContent: visible(text) }, properties);
 }
-/** Sets the text if it has changed: otherwise screen readers would repeat it and selections would be lost. */
+/** Sets the text only if it has changed, so that screen readers do not repeat it and selected text stays selected. */
 function setText(element, text, title) {
   [text, title] = [visible(text), visible(title)];
   if (element.textContent !== text) element.textContent = text;
@@ -27,7 +27,7 @@ function setText(element, text, title) {
 const stored = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 const store = (name, value) => { try { localStorage.setItem(name, value); } catch { /* the page works without */ } };
 
-// The selection. It is part of the address, so that it can be shared.
+// The selection. It is in the page's address, so that it can be shared.
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -40,11 +40,11 @@ function readAddress() {
   choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : WHOLE;
   const [time, index] = (given.get('cell') ?? '').split(',').map(Number);
   choice.cell = time > 0 && Number.isFinite(time) && index >= ZERO && index <= OVER && Number.isInteger(index) ? { time, index } : null;
-  // The live page does not go back to it.
+  // The live view does not reach back to the cell.
   if (choice.cell && !choice.range) choice.range = { from: time - AROUND, to: time + AROUND };
 }
 
-/** A cell is of one selection: any other choice closes it. */
+/** Changes the selection. A cell belongs to one selection, so any other change closes it. */
 function choose(change) {
   const before = JSON.stringify(choice.range);
   Object.assign(choice, { cell: null }, change);
@@ -56,7 +56,7 @@ function choose(change) {
   const ends = cell !== null ? shownRange() : range === WHOLE ? null : range;
   for (const [name, time] of Object.entries(ends ?? {})) given.set(name, time);
   if (ends && cell !== null) given.set('cell', `${cell.time},${cell.index}`);
-  // The browser's back button goes to the range before.
+  // The browser's back button returns to the previous range.
   window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
   clearReading();
   if (cell === null) panel.close();
@@ -66,20 +66,20 @@ function choose(change) {
 
 // The past.
 
-/** From when on there is a history. */
+/** Time from which there is history. */
 const beginning = () => SAVED?.from ?? Math.floor(day.past.begin);
-/** The ends of the range that is chosen, in seconds: no longer ago than any history, and not in the future. */
+/** Ends of the selected range, limited to the longest possible history and to the latest snapshot. */
 function chosenRange() {
   const { last, from = Math.max(latestTaken() - last, beginning()), to = Infinity } = choice.range;
-  return { from: Math.max(from, latestTaken() - LONGEST_HISTORY), to: Math.min(to, latestTaken()) };
+  return { from: Math.max(from, latestTaken() - MAX_HISTORY), to: Math.min(to, latestTaken()) };
 }
-/** The ends of what is shown, in whole seconds: a link to a cell must have it, whenever it is opened. Null if there is no history. */
+/** Ends of the shown range in whole seconds, for a link to a cell that can be opened later. Null if there is no history. */
 const shownRange = () => (isOff() ? null : { from: Math.floor(rendered.from), to: Math.ceil(Math.min(rendered.to, latestTaken())) });
 const latestTaken = () => SAVED?.to ?? (paused ?? history).latest.taken;
 
 const isOff = () => day.past.problem === OFF;
 
-/** Loads what is new of the day and of the range. */
+/** Loads new intervals of the day and of the range. */
 function follow() {
   if (!history.latest || document.hidden) return;
   if (!paused) day.follow(history.latest);
@@ -88,7 +88,7 @@ function follow() {
   past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused && !SAVED);
 }
 
-/** A range that was pointed at: in whole seconds, at least ten, within the history. */
+/** Selects a range, rounded to whole seconds, at least ten seconds long and within the history. */
 function chooseRange(from, to) {
   const begin = Math.max(from, beginning()), end = Math.min(to, latestTaken()), wide = Math.max(0, 10 - (end - begin)) / 2;
   choose({ range: { from: Math.floor(begin - wide), to: Math.ceil(end + wide) } });
@@ -101,7 +101,7 @@ function showRanges() {
     range === WHOLE ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? WHOLE : { last } }));
   for (const button of at('ranges').querySelectorAll('button')) button.disabled = button.value !== '' && isOff();
   at('span').parentElement.hidden = range !== null;
-  // Also if a part has been read.
+  // Shown even if a part has been loaded.
   const note = day.past.problem || past.problem;
   setText(at('day-note'), note);
   at('day-note').hidden = note === '';
@@ -109,7 +109,7 @@ function showRanges() {
   setText(at('range-of'), range === null || !(from < to) ? '' : `${moment(from, to - from < 7200)} – ${moment(to, to - from < 7200)}`);
 }
 
-/** The range twice as long, or half, around its middle; a longer or shorter one until now. */
+/** Doubles or halves the range around its middle; a range up to now gets the next longer or shorter length. */
 function zoom(step) {
   const { last } = choice.range;
   if (last) return chooseLast(step > 0 ? RANGES.find((seconds) => seconds > last) : RANGES.findLast((seconds) => seconds < last));
@@ -128,7 +128,7 @@ function setOptions(select, list, chosen) {
   select.value = chosen;
 }
 
-/** Buttons, one of which is pressed. */
+/** Fills a fieldset with buttons, one of which is pressed. */
 function setButtons(fieldset, list, chosen, pick) {
   if (fieldset.dataset.list !== JSON.stringify(list)) {
     fieldset.dataset.list = JSON.stringify(list);
@@ -158,14 +158,14 @@ function showChoice(snapshot, { workload, phase }) {
     [DEVICE, 'from dispatch to completion (2)'], [TOTAL, 'queue and device (3)']].filter(([phase]) => phase !== ADMISSION || choice.phase === phase || hasAdmission(snapshot));
   setButtons(at('phases'), phases.map(([phase, title]) => [phase, PHASES[phase], title]), phase, (phase) => choose({ phase }));
   at('phases').disabled = workload !== null;
-  at('phases').title = workload !== null ? 'of a workload, only total latencies are counted' : '';
+  at('phases').title = workload !== null ? 'for a workload, only total latency is counted' : '';
   setOptions(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
 }
 
 // Rendering.
 
 let drawTimer = 0, lastDrawn = 0, draws = 0, drawSeconds = 0;
-/** Schedules rendering, with a limited rate. */
+/** Schedules rendering at a limited rate. */
 function draw() {
   if (drawTimer || document.hidden) return;
   drawTimer = setTimeout(() => requestAnimationFrame(() => {
@@ -175,7 +175,7 @@ function draw() {
   }), Math.max(0, lastDrawn + (reducedMotion.matches ? 1000 : 100) - performance.now()));
 }
 
-/** What the past has of the range. */
+/** View of a range of the past. */
 function pastRange() {
   const { latest } = paused ?? history, { deltas } = past, from = Math.max(past.from, Math.min(past.begin, past.to - past.step));
   return { snapshot: past.snapshot(latest), from, to: Math.max(past.to, from + past.step), deltas, isPast: true };
@@ -184,12 +184,12 @@ function pastRange() {
 function timeRange() {
   if (choice.range !== null) return pastRange();
   const { deltas, latest } = paused ?? { deltas: history.deltas, latest: history.latest };
-  // The range grows with the history up to the selected time.
+  // The time range grows with the history up to the selected length.
   const end = latest.taken, most = SPANS[choice.span];
-  const first = deltas.length ? Math.max(deltas[0].from, end - MOST_DELTAS * latest.interval) : end;
+  const first = deltas.length ? Math.max(deltas[0].from, end - MAX_DELTAS * latest.interval) : end;
   const wanted = SPANS.find((count) => count >= most || count * latest.interval >= end - first);
   const span = wanted * latest.interval;
-  // Filled from left to right, then scrolling.
+  // The view fills from left to right, then scrolls.
   const from = deltas.length && end - first < span ? first : end - span;
   return { snapshot: latest, from, to: from + span, deltas: deltas.filter((delta) => delta.to > from) };
 }
@@ -199,9 +199,9 @@ function drawNow() {
   const began = performance.now();
   const view = timeRange(), { snapshot, from, to, isPast } = view;
   const dark = isDark(), { device, op } = choice;
-  // Of a workload, only total latencies are counted.
+  // For a workload, only total latency is counted.
   const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
-  // Those with sizes and workloads: of the past, not all.
+  // Deltas with sizes and workloads; in the past, not all have them.
   const detailed = view.deltas.filter(({ hasDetail = true }) => hasDetail), deltas = workload === null ? view.deltas : detailed;
   showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
@@ -210,7 +210,7 @@ function drawNow() {
   heatmap.draw({ deltas, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
   const sumOf = (some, whose) => some.reduce((all, delta) => all.addDelta(delta, device, op, whose), new Sum());
   const total = sumOf(deltas), shown = workload === null ? total : sumOf(deltas, workload);
-  const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
+  const of = `${workload === null ? '' : `${workloadName(findWorkload(workload, view))}, `}${selection()}`;
   rendered = { ...view, deltas, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(deltas) };
   const details = { ...rendered, deltas: detailed, sum: detailed.length === deltas.length ? total : sumOf(detailed), seconds: secondsOf(detailed), missing: missingDetail(view.deltas, detailed) };
   showRanges();
@@ -234,13 +234,13 @@ function drawNow() {
 
 const secondsOf = (deltas) => sum(deltas.map((delta) => delta.seconds));
 
-/** Of which time the history has no sizes and workloads; empty if it has them of all. */
+/** Says for how much of the time the history has no sizes and workloads; empty if it has all. */
 function missingDetail(deltas, detailed) {
   const missing = secondsOf(deltas) - secondsOf(detailed);
-  return detailed.length < deltas.length ? `Not in the history any more: ${detailed.length ? duration(missing) : 'all'} of this time.` : '';
+  return detailed.length < deltas.length ? `No longer in the history: ${detailed.length ? duration(missing) : 'all'} of this time.` : '';
 }
 
-/** The recorded I/Os of the deltas, the slowest of each. */
+/** Recorded I/Os of the deltas, each of which has its slowest. */
 const slowOf = (deltas) => ({ ios: deltas.flatMap(({ slow }) => slow), dropped: sum(deltas.map((delta) => delta.slow_dropped)) });
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
@@ -262,19 +262,19 @@ function showFigures({ deltas, from, to, shown: total, seconds, snapshot, worklo
   at('admission').parentElement.hidden = !hasAdmission(snapshot);
   setText(at('errors'), known ? number(total.errors) : NONE);
   at('errors').className = total.errors > 0 ? 'bad' : '';
-  at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrows read a cell.`;
-  const nothing = isPast && !known ? past.problem || (past.loading ? 'Reading the history …' : `No data of this time${past.completeFrom ? `: the history begins at ${moment(past.completeFrom)}` : ''}.`) :
-    !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
+  at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrow keys move between cells.`;
+  const nothing = isPast && !known ? past.problem || (past.loading ? 'Loading the history …' : `No data for this time${past.completeFrom ? `: the history begins at ${moment(past.completeFrom)}` : ''}.`) :
+    !known ? `Waiting for the second collection, because values are differences between collections. The interval is ${duration(snapshot.interval)}.` :
     total.all[phase] > 0 ? '' :
     total.all[TOTAL] > 0 ? `The kernel records no ${PHASES[phase]} latency here: see below.` : 'No I/O in this time.';
   setText(at('nothing'), nothing);
   at('nothing').hidden = nothing === '';
 }
 
-/** Drives that hang come first, the oldest I/O at the top. */
+/** Sort key that puts hung drives first, oldest I/O at the top. */
 const hungAge = (device) => (isHung(device) ? ageOf(device) : 0);
 
-/** Values of each device: for the time shown or, before there is any, since biolat first saw it. */
+/** Figures of each device, for the time shown or, before the second collection, since biolat first saw the device. */
 function deviceRows({ snapshot, deltas, seconds }) {
   return snapshot.devices.map((device) => {
     const total = new Sum(), row = { device, sum: total, unseen: 0, seconds };
@@ -292,7 +292,7 @@ function deviceRows({ snapshot, deltas, seconds }) {
   }).sort((one, other) => hungAge(other.device) - hungAge(one.device) || (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
 }
 
-/** Puts rows into a table, and keeps the focus. */
+/** Puts rows into a table without losing the focus. */
 function setRows(body, wanted) {
   if (wanted.length === body.rows.length && wanted.every((row, place) => body.rows[place] === row)) return;
   const focused = document.activeElement;
@@ -347,7 +347,7 @@ function showDevices(view) {
     setText(cells[12], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
     cells[12].classList.toggle('unsure', unseen > 0);
   }
-  // Strips that can be compared, drawn when all of the text is in place, as that moves the canvases.
+  // All strips have the same axis. They are drawn after all text is in place, because text moves the canvases.
   const any = (cell) => list.some((row) => row.sum.counts[choice.phase][cell] > 0);
   const cells = [...Array(CELLS).keys()].filter(any), ends = [(cells[0] ?? 0) - 2 + ZERO, (cells.at(-1) ?? 9) + 3 + ZERO];
   setText(at('spread'), 'spread', `of ${latency(middle(ends[0]))} to ${latency(middle(ends[1]))}`);
@@ -375,17 +375,17 @@ function showHung(snapshot) {
   const [message, details] = at('hung').children;
   at('hung').hidden = list.length === 0;
   setText(message, list.length ? `I/O of ${several(names)} ${SAVED ? 'did not complete when this was saved' : 'does not complete'}.` : '');
-  setText(details, list.slice(0, MOST_NAMES).map((device) => `${overdue(device, (paused ?? history).deltas, snapshot.taken)}.`).join(' '));
+  setText(details, list.slice(0, MAX_NAMES).map((device) => `${overdue(device, (paused ?? history).deltas, snapshot.taken)}.`).join(' '));
 }
 
-const MOST_NAMES = 3;
-const several = (names) => (names.length > MOST_NAMES ? `${names.length} devices` : names.join(', '));
+const MAX_NAMES = 3;
+const several = (names) => (names.length > MAX_NAMES ? `${names.length} devices` : names.join(', '));
 
-/** Which devices lack the wait before a request exists, where latencies are shown as if that were all. */
+/** Names the devices without admission latency, while total latency or admission is shown. */
 function missingAdmission(devices) {
   const names = devices.filter(({ phases }) => phases.includes('total') && !phases.includes('admission')).map(({ name }) => name);
   return names.length && (choice.phase === TOTAL || choice.phase === ADMISSION) ? [`${several(names)}: the wait before a request exists (throttling, ` +
-    'wait for a tag) is not recorded by this kernel (Linux 6.18 and later record it with io.latency and, but for throttling, with io.cost). The io.pressure of a cgroup shows all of its waits.'] : [];
+    'wait for a tag) is not recorded by this kernel. Linux 6.18 and later record it with io.latency and, except for throttling, with io.cost. A cgroup\'s io.pressure shows all of its waits.'] : [];
 }
 
 function showHints(snapshot) {
@@ -394,7 +394,7 @@ function showHints(snapshot) {
   if (at('lacks').dataset.list === text) return;
   at('lacks').dataset.list = text;
   at('lacks').replaceChildren(...list.map((lacks, place) => {
-    // The command as an element of its own, so that it can be copied.
+    // The command is a separate element, so that it can be copied.
     const [hint, command] = lacks.split(/ with: (?=echo )/), item = make('li', command ? `${hint} with: ` : hint);
     item.className = place < hints.length ? '' : 'soft';
     if (command) item.append(make('code', command));
@@ -418,7 +418,7 @@ function pairs(list, items) {
   });
 }
 
-/** Meaning of each loss reason, and whether it is expected. The daemon puts its table here. */
+/** Meaning of each loss reason, and whether it is expected. The daemon inserts its table here. */
 const REASONS = LOSS_REASONS_OF_THE_DAEMON;
 
 function showLost({ snapshot, deltas }) {
@@ -435,7 +435,7 @@ function showCost({ snapshot, deltas }) {
   const cpuSeconds = sum(measured.map((delta) => delta.seconds)), made = add('collections'), runs = add('runs');
   const [span, seconds, count] = deltas.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.collections.seconds, daemon.collections.count];
   pairs(at('cost'), [
-    ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
+    ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon in the time shown; not the probe, which runs in the kernel'],
     ...(runs > 0 ? [['probe', `${number(Math.round((add('runSeconds') / runs) * 1e9))} ns per I/O`, 'measured by the kernel (--probe-stats)']] : []),
     ['memory', process ? memory(process.resident_bytes) : NONE, 'resident'],
     ['maps', memory(daemon.map_bytes), `in the kernel: room for ${daemon.slots} series`],
@@ -452,7 +452,7 @@ function clearReading() {
   at('cell').hidden = at('reading').hidden = true;
 }
 
-/** Moves the reading with its cell. */
+/** Moves the reading along with its cell. */
 function updateReading() {
   if (!heatmap.cell) return;
   const { column, index } = heatmap.cell;
@@ -476,7 +476,7 @@ function readCell(cell) {
   text.style.top = `${Math.max(0, Math.min(box[1] - 20, at('field').clientHeight - text.offsetHeight - 24))}px`;
 }
 
-/** The mark of the cell that was chosen; the panel is opened when its column is there. */
+/** Marks the selected cell, and opens the panel once the cell's column is loaded. */
 function updatePin() {
   const { cell } = choice, column = cell && heatmap.columnAt(cell.time);
   at('pin').hidden = !column;
@@ -485,19 +485,19 @@ function updatePin() {
   ['left', 'top', 'width', 'height'].forEach((side, place) => { at('pin').style[side] = `${box[place]}px`; });
   if (panel.cell !== null || past.loading) return;
   panel.show({ column, index: cell.index }, rendered.chosen, heatmap.phase, heatmap.wide);
-  // Below the heatmap it may be out of sight.
+  // The panel is below the heatmap and may be out of sight.
   if (panel.isNew) at('there').scrollIntoView({ block: 'nearest' });
   panel.isNew = false;
 }
 
-/** Shows what was in a cell. */
+/** Selects a cell and opens its panel. */
 function pin({ column, index }) {
   panel.close();
   choose({ cell: { time: Math.round(middleOf(column) * 1000) / 1000, index } });
   panel.isNew = true;
 }
 
-/** Chooses the range, or the cell that is read. */
+/** Selects the range or, without one, the current cell. */
 function enter() {
   const { ends } = band, { cell } = heatmap;
   band.clear();
@@ -511,7 +511,7 @@ function escape() {
   choose({ cell: null });
 }
 
-/** Chooses a range of columns by keyboard. */
+/** Extends the range of columns by keyboard. */
 function extend(columns) {
   const first = heatmap.cell && band.first ? band.first : heatmap.cell?.column;
   move(columns, 0);
@@ -532,7 +532,7 @@ function move(columns, cells) {
   readCell({ column: list[place], index });
 }
 
-/** Where the button went down; null if it is up. */
+/** Position where the button was pressed; null if it is not down. */
 let down = null;
 at('heat').onpointermove = at('heat').onpointerdown = (event) => {
   const { offsetX, offsetY, type } = event, cell = heatmap.at(offsetX, offsetY);
@@ -609,7 +609,7 @@ const ON_DAY = { ArrowLeft: () => day.move(-1), ArrowRight: () => day.move(1), E
 addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || at('about').open) return;
   const on = event.target;
-  // A region scrolls with the arrows.
+  // Arrow keys scroll a region.
   if (on.matches('select, input, [role="region"]') || (on.matches('button, a') && event.key === ' ')) return;
   const action = (on === at('heat') && READING[event.key]) || (on === at('day') && ON_DAY[event.key]) || KEYS[event.key];
   if (!action) return;
@@ -647,7 +647,7 @@ const connection = new Connection((snapshot) => {
   if (paused) return;
   follow();
   slow.refresh();
-  // The past is drawn when it has been read.
+  // A range of the past is drawn once it is loaded.
   if (choice.range === null) draw();
 }, () => showState());
 
@@ -660,7 +660,7 @@ function showState() {
     return;
   }
   const age = connection.age, interval = history.latest?.interval ?? 5;
-  // A tab that was hidden gets time to catch up.
+  // Gives a tab that was hidden time to catch up.
   const late = age !== null && Math.min(age, now() - connection.shownAt) > 3 * interval + 2;
   const state = !connection.connected ? (age === null ? 'waiting' : 'lost') : paused ? 'paused' : late ? 'late' : 'live';
   at('status').dataset.state = state;
@@ -674,7 +674,7 @@ function showState() {
     setText(details, `The data is ${duration(age)} old. ${wait > 0.5 ? `Trying again in ${Math.ceil(wait)} s.` : 'Trying again.'}`);
   } else if (late) {
     setText(message, 'biolat responds but has no new data.');
-    setText(details, `The data is ${duration(age)} old; the interval is ${duration(interval)}. The log of biolat may tell why; a drive that hangs can block it.`);
+    setText(details, `The data is ${duration(age)} old; the interval is ${duration(interval)}. biolat's log may show why; a hung drive can block it.`);
   }
 }
 setInterval(() => { if (!document.hidden) showState(); }, 250);
@@ -682,7 +682,7 @@ setInterval(() => { if (!document.hidden) showState(); }, 250);
 readAddress();
 theme(THEMES.includes(stored('biolat-theme')) ? stored('biolat-theme') : 'auto');
 
-/** Rendered state, read-only, for tests. */
+/** The rendered state, read-only, for tests. */
 Object.defineProperty(window, 'biolat', {
   value: Object.freeze({
     row: (index) => heatmap.y(index + 0.5),

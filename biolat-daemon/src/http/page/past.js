@@ -1,34 +1,34 @@
 // The past: intervals of the daemon's history, as deltas.
 
-/** Ranges until now, in seconds. */
+/** Lengths of ranges up to now, in seconds. */
 const RANGES = [600, 7200, 21600, 93600], DAY = RANGES.at(-1);
-/** What `--history` allows, in seconds. */
-const LONGEST_HISTORY = 168 * 3600;
-const MOST_COLUMNS = 320;
-/** Columns of a request: the page draws, and responds, between two. */
+/** Maximum of `--history`, in seconds. */
+const MAX_HISTORY = 168 * 3600;
+const MAX_COLUMNS = 320;
+/** Columns per request. The page is drawn and stays responsive between requests. */
 const PART = 40;
 
-/** The shortest step that makes at most so many columns of a time. */
-const stepOf = (seconds, most = MOST_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
+/** The shortest step that divides a time into at most this many columns. */
+const stepOf = (seconds, most = MAX_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
 
-/** Whether an interval has sizes or workloads. The daemon drops them first where memory is short. */
+/** Whether an interval has sizes and workloads, which the daemon drops first if memory is short. */
 const hasDetail = ({ devices = [], workloads }) => workloads !== undefined || devices.every(({ ops }) => ops.every(({ sizes }) => sizes));
 
-/** The delta of an interval: its counters are differences. */
+/** Converts an interval, whose counters are already differences, to a delta. */
 function deltaOf(interval) {
   const { began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures } = interval;
-  // If the clock was set back in the interval, it seems to end before it begins.
+  // If the clock was set back during the interval, it appears to end before it begins.
   const from = began < taken ? began : taken - seconds;
   const delta = {
     from, to: taken, seconds, devices: new Map(), workloads: workloadsBetween(null, interval, new Set()), hasDetail: hasDetail(interval),
     seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null },
   };
   for (const device of devices) {
-    // A drive may have been replaced by one of the same name.
+    // A drive may have been replaced by one with the same name.
     const kept = delta.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
     for (const op of device.ops) {
       kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
-      // Its histograms are not needed any more.
+      // The histograms are no longer needed.
       delete op.latency;
       op.sizes &&= {};
     }
@@ -40,16 +40,16 @@ function deltaOf(interval) {
 
 const middleOf = ({ from, to }) => (from + to) / 2;
 
-/** A range of the history. It is fetched in parts; later, what has come since. */
+/** A range of the history. It is fetched in parts, and later extended by new intervals. */
 class Past {
   deltas = [];
   from = 0;
   to = 0;
   step = 1;
   loading = false;
-  /** Why there is nothing to show; empty if there is something. */
+  /** Why there is nothing to show, or empty. */
   problem = '';
-  /** From when on there is a history; null before it is known, or if there is none. */
+  /** Time from which the history is complete; null if unknown or if there is no history. */
   completeFrom = null;
   #key = '';
   #loadedAt = -Infinity;
@@ -60,9 +60,9 @@ class Past {
     Object.assign(this, { onChange, detail, part });
   }
 
-  /** Loads a range: all of it if the key is another one, otherwise what is new, at most once a step. */
+  /** Loads a range: all of it if the key has changed, otherwise only new intervals, at most once per step. */
   load(key, from, to, step, isGrowing = SAVED === null) {
-    const again = this.problem === OFF ? ASK_AGAIN : Math.max(step, 1);
+    const again = this.problem === OFF ? OFF_RETRY : Math.max(step, 1);
     if (key === this.#key && (this.loading || (!isGrowing && this.problem === '') || now() - this.#loadedAt < again)) return;
     this.#abort?.abort();
     this.#abort = new AbortController();
@@ -73,7 +73,7 @@ class Past {
     this.#key = key;
     const start = Math.floor(from / step) * step, end = Math.ceil(to / step) * step;
     Object.assign(this, { from: start, to, step, loading: true });
-    // The clock may have been set back: what it said before is to come again.
+    // If the clock was set back, intervals after the range are dropped, because those times come again.
     this.deltas = this.deltas.filter((delta) => delta.to > start && delta.from < end);
     this.#fetch(start, end, this.#abort.signal);
   }
@@ -89,17 +89,17 @@ class Past {
 
   async #fetch(from, to, signal) {
     const { step } = this, last = this.deltas.at(-1);
-    // The last one may have grown.
+    // The last interval may have grown since.
     let start = last ? Math.floor(middleOf(last) / step) * step : from;
     try {
       while (start < to) {
         const end = Math.min(to, start + step * this.part);
         const { completeFrom, deltas } = await this.#read(start, end, signal);
-        // The oldest is dropped, or all: another daemon may have begun another history.
+        // If the start of the history has changed, intervals before it are dropped: it may be the history of another daemon.
         const begin = completeFrom === this.completeFrom ? -Infinity : completeFrom ?? Infinity;
         this.completeFrom = completeFrom;
         const kept = this.deltas.filter((delta) => middleOf(delta) < start && delta.to > begin), ends = new Set(kept.map(({ to }) => to));
-        // If no interval has its middle in a part, the answer is one that is longer, which may be there.
+        // If no interval has its middle in a part, the response is a longer interval, which may already be there.
         this.deltas = [...kept, ...deltas.filter(({ to }) => !ends.has(to))];
         start = this.completeFrom === null ? to : end;
         this.problem = '';
@@ -116,7 +116,7 @@ class Past {
     this.onChange();
   }
 
-  /** What is there may be another daemon's: it is asked again with the next load. */
+  /** Makes the next load fetch new intervals at once, because the daemon may have been restarted. */
   expire() {
     this.#loadedAt = -Infinity;
   }
@@ -126,12 +126,12 @@ class Past {
     return { completeFrom, deltas: intervals.map(deltaOf) };
   }
 
-  /** From when on there is a history, in seconds; 0 if that is not known. Before its first interval only if the clock was set back. */
+  /** Time from which there is history; 0 if unknown. Intervals begin earlier only if the clock was set back. */
   get begin() {
     return Math.min(this.completeFrom ?? 0, ...this.deltas.map(({ from }) => from));
   }
 
-  /** The latest snapshot with the devices of the range, and what they did in it. */
+  /** The latest snapshot, with the devices of the range and their I/O in it. */
   snapshot(latest) {
     if (this.#devices.of !== this.deltas) this.#devices = { of: this.deltas, list: this.#sumDevices(latest) };
     return { ...latest, devices: this.#devices.list };
@@ -155,28 +155,28 @@ class Past {
 }
 
 const OFF = 'The history is off: biolat was started with --history off.';
-/** After so many seconds, whether it is still off: biolat may have been restarted. */
-const ASK_AGAIN = 30;
-/** An answer ends after two minutes, so long as it may be. */
-const LONGEST_ANSWER = 130e3;
-/** Too many read the history, or check passwords: it is asked again. */
+/** Seconds until the page asks whether the history is still off: biolat may have been restarted. */
+const OFF_RETRY = 30;
+/** Milliseconds; the daemon ends a response after two minutes. */
+const RESPONSE_TIMEOUT = 130e3;
+/** Statuses after which the page tries again: too many clients read the history or check passwords. */
 const BUSY = [429, 503];
 
-/** The answer of the daemon. */
+/** Requests a part of the history from the daemon. */
 async function askHistory(query, signal = null) {
   for (let attempt = 0; ; attempt++) {
-    const signals = [signal, AbortSignal.timeout(LONGEST_ANSWER)].filter(Boolean);
+    const signals = [signal, AbortSignal.timeout(RESPONSE_TIMEOUT)].filter(Boolean);
     const response = await fetch(`${API}history?${query}`, { cache: 'no-store', signal: AbortSignal.any(signals) });
     if (response.ok) return response.json();
     if (response.status === 404) throw new Error(OFF);
-    // What a proxy says is a page of its own.
+    // For other statuses the body may be a proxy's error page.
     const why = response.status === 400 ? (await response.text()).trim() : `biolat responded with status ${response.status}`;
     if (!BUSY.includes(response.status) || attempt === 5) throw new Error(`The history cannot be read: ${why}.`);
     await new Promise((resume) => { setTimeout(resume, 1000); });
   }
 }
 
-/** A time of the last day: with its date, if that is not today's. No time of a saved history is of today. */
+/** Formats a time, with the date unless it is today; always with the date in a saved history. */
 function moment(seconds, fine = true) {
   const time = new Date(seconds * 1000), today = new Date((history.latest?.taken ?? seconds) * 1000);
   return `${!SAVED && time.toDateString() === today.toDateString() ? '' : `${date(time)} `}${clock(seconds, fine)}`;

@@ -1,11 +1,11 @@
-// The table of sizes: device latency by range of sizes, and a heatmap with a row for each.
+// The table of sizes: device latency by size band, and a heatmap with a row per band.
 
 const edges = (index) => (index <= ZERO ? [ZERO - WIDE, ZERO] : index >= OVER ? [OVER - 1, OVER - 1 + WIDE] : [index - WIDE, index]);
 
-/** Colour of a share, from 0.1 % to all. */
+/** Colour of a share, from 0.1 % to 100 %. */
 const shareColour = (share, palette) => palette[Math.round(Math.max(0, 1 + Math.log10(share) / 3) * (SHADES - 1))];
 
-/** I/Os, seconds and counts of each band. */
+/** I/Os, seconds and cell counts of each band. */
 function sumBands(deltas, device, op) {
   const counts = BANDS.map(() => new Float64Array(CELLS)), all = BANDS.map(() => 0), seconds = BANDS.map(() => 0);
   for (const delta of deltas) {
@@ -24,12 +24,12 @@ function sumBands(deltas, device, op) {
 function bandRange(bands) {
   const used = bands.flatMap(({ counts }) => [...counts.keys()].filter((cell) => counts[cell] > 0).flatMap((cell) => edges(cell + ZERO)));
   let low = Math.min(...used), high = Math.max(...used);
-  // Two decades at least.
+  // At least two decades.
   for (let turn = 0; high - low < 56; turn++) turn % 2 ? (low -= WIDE) : (high += WIDE);
   return [low, high];
 }
 
-/** Lines of the decades; labels, if wanted. */
+/** Draws a line at each decade, with labels if `hasLabels`. */
 function drawDecades({ context, width, height, ink, line }, [low, high], hasLabels) {
   context.textAlign = 'center';
   let free = 0;
@@ -57,7 +57,7 @@ function drawBand(canvas, { counts, all }, [low, high], palette) {
   }
 }
 
-/** The distribution of a band as text, but for rare latencies. */
+/** The distribution of a band as text, without rare latencies. */
 function bandText({ range, counts, all }) {
   const cells = [...counts.keys()].filter((cell) => counts[cell] / all >= 0.01);
   return `latencies of ${range}: ${cells.map((cell) => `${bounds(cell + ZERO, WIDE)} ${percent(counts[cell] / all)}`).join(', ')}`;
@@ -84,8 +84,8 @@ function showSizes({ snapshot, deltas, sum: total, missing }) {
   const ios = total.all[TOTAL], others = ios - banded;
   const note = any ? [others > 0 && `Not in this table: ${many(others, 'I/O')} of other ops, such as discard and flush.`, missing].filter(Boolean).join(' ') :
     missing ? missing : !counted ? 'Sizes are not counted: biolat runs with --sizes off.' :
-    ios > 0 ? 'Latencies by size are those of reads, writes and zone appends.' : 'No I/O in this time.';
-  const what = devices.every(({ phases }) => phases.includes('device')) ? 'device latency' : 'device latency, or total where the kernel records no other,';
+    ios > 0 ? 'Only reads, writes and zone appends have latencies by size.' : 'No I/O in this time.';
+  const what = devices.every(({ phases }) => phases.includes('device')) ? 'device latency' : 'device latency, or total latency where the kernel does not record the dispatch,';
   setText(at('sizes-of'), `${what} of ${selection()}${any ? '; percentiles within 19 %' : ''}`);
   setText(at('sizes-note'), note);
   at('sizes-note').hidden = note === '';

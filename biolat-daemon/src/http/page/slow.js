@@ -1,6 +1,6 @@
-// The table of slow and failed I/Os. It is fetched for each snapshot, but only while it is in sight.
+// The table of slow and failed I/Os. It is fetched for each snapshot while it is in sight.
 
-const MOST_SLOW = 50;
+const MAX_SLOW = 50;
 
 class SlowTable {
   list = { ios: [], dropped: 0 };
@@ -24,20 +24,20 @@ class SlowTable {
       if (response.ok) this.list = await response.json();
       this.onList();
     } catch {
-      // The next snapshot is another attempt.
+      // Retried with the next snapshot.
     }
     this.#fetching = false;
   }
 
-  /** Shows the newest ones of the selection. */
+  /** Shows the newest I/Os of the selection. */
   show({ ios, dropped }, device, op, workload, key, chosen) {
     const all = ios.filter((io) => isOf(io, device, op) && (workload ?? io.workload) === io.workload);
-    const list = all.slice(-MOST_SLOW).reverse(), newest = ios.at(-1)?.number;
+    const list = all.slice(-MAX_SLOW).reverse(), newest = ios.at(-1)?.number;
     at('slow-list').hidden = ios.length === 0 && dropped === 0;
     const shown = JSON.stringify([newest, ios.length, dropped, key]);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MOST_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
+    setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MAX_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
       dropped && `${number(dropped)} more not recorded`].filter(Boolean).join(', '));
     at('slow').hidden = list.length === 0;
     at('slow').classList.toggle('unnamed', !ios.some(({ workload }) => workload));

@@ -1,16 +1,16 @@
-// The table of workloads: which cgroups keep the devices busy. A cgroup's name is its user's choice.
+// The table of workloads, by device time. Users choose the names of cgroups, so they are not trusted.
 
-const MOST_WORKLOADS = 15;
+const MAX_WORKLOADS = 15;
 const NAMES = new Map([['/', 'root cgroup'], ['other', 'all others']]);
-/** A short name of a path. */
+/** A short name for a cgroup's path. */
 const shortName = (path) => NAMES.get(path) ?? (path.split('/').findLast((part) => part) || path);
 
-/** A workload of the snapshot or, if it is gone, of the history. */
-const whoIs = (cgroup, { snapshot, deltas }) => snapshot.workloads.find((workload) => workload.cgroup === cgroup) ??
+/** Looks up a workload in the snapshot or, if it is gone, in the history. */
+const findWorkload = (cgroup, { snapshot, deltas }) => snapshot.workloads.find((workload) => workload.cgroup === cgroup) ??
   deltas.findLast(({ workloads }) => workloads.has(cgroup))?.workloads.get(cgroup).who ?? { cgroup, name: '', kind: '' };
 const workloadName = ({ cgroup, name }) => NAMES.get(cgroup) ?? (name || shortName(cgroup));
 
-/** The time in the device of each workload, the most first; that of all, where the kernel does not record the dispatch. */
+/** Device time of each workload, most first; total time where the kernel does not record the dispatch. */
 function deviceTimes(deltas, device, op) {
   const times = new Map();
   for (const { workloads } of deltas) {
@@ -31,7 +31,7 @@ function workloadRow(cgroup) {
   row.append(label, share, ...['I/Os', 'MB/s', 'p50', 'p99'].map(() => make('td', '', { className: 'n' })));
   row.onclick = () => {
     choose({ workload: choice.workload === cgroup ? null : cgroup });
-    // On a phone, the heatmap is out of sight.
+    // On a phone, the heatmap can be out of sight.
     if (choice.workload !== null && at('heat').getBoundingClientRect().bottom < 99) at('map').scrollIntoView();
   };
   workloadRows.set(cgroup, row);
@@ -42,15 +42,15 @@ function showWorkloads(view) {
   const { snapshot, deltas, seconds, workload, isPast, missing } = view, { device, op } = choice;
   at('who-at').hidden = deltas.length === 0 && missing === '';
   if (at('who-at').hidden) return;
-  // The history may be of a daemon that counted them.
+  // The current daemon may not count workloads even if the history has some.
   const times = snapshot.workloads ? deviceTimes(deltas, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
-  // The selected one always has a row: a click there returns.
-  const list = times.filter(([cgroup], place) => place < MOST_WORKLOADS || cgroup === workload);
+  // The selected workload always has a row, because a click on it clears the selection.
+  const list = times.filter(([cgroup], place) => place < MAX_WORKLOADS || cgroup === workload);
   const more = times.length - list.length;
   if (workload !== null && !list.some(([cgroup]) => cgroup === workload)) list.push([workload, 0]);
   const rest = list.reduce((rest, [, time]) => rest - time, all);
   setText(at('who-of'), `total latency of ${selection()}, ${isPast ? '' : 'last '}${duration(seconds)}, most device time first; percentiles within 19 %`);
-  setText(at('who-note'), !snapshot.workloads ? 'Counting by workload is off (--workloads), or this kernel does not tell the cgroup of an I/O.' :
+  setText(at('who-note'), !snapshot.workloads ? 'Counting by workload is off (--workloads), or this kernel does not record the cgroup of an I/O.' :
     list.length === 0 ? missing || 'No I/O in this time.' :
     [more > 0 && `and ${more} more, together ${percent(all > 0 ? Math.max(0, rest) / all : null)}`, missing].filter(Boolean).join('. '));
   at('who-note').hidden = at('who-note').textContent === '';
@@ -58,7 +58,7 @@ function showWorkloads(view) {
   for (const cgroup of workloadRows.keys()) if (!list.some(([other]) => other === cgroup)) workloadRows.delete(cgroup);
   setRows(at('who').tBodies[0], list.map(([cgroup]) => workloadRows.get(cgroup) ?? workloadRow(cgroup)));
   for (const [cgroup, time] of list) {
-    const row = workloadRows.get(cgroup), [label, share, ...cells] = row.cells, who = whoIs(cgroup, view), figures = new Sum();
+    const row = workloadRows.get(cgroup), [label, share, ...cells] = row.cells, who = findWorkload(cgroup, view), figures = new Sum();
     for (const delta of deltas) figures.addDelta(delta, device, op, cgroup);
     row.setAttribute('aria-current', workload === cgroup);
     setText(label.firstChild, workloadName(who), `${cgroup}${who.kind && ` (${who.kind})`}`);
