@@ -1,13 +1,8 @@
-//! Connection limits: a thousand abusive clients at a time, and regular scrapes among them. The server is a separate
-//! process, whose memory the kernel reports.
+//! Connection limits: a thousand abusive clients at a time, with regular scrapes in between. The server runs in a separate
+//! process whose memory use the kernel reports.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -49,31 +44,31 @@ use tokio_rustls::{
 use support::certificates::{Authority, Folder};
 use support::snapshots::{serve_config, snapshot};
 
-/// Their scrape is about 800 KiB.
+/// A scrape of this many devices is about 800 KiB.
 const DEVICES: usize = 100;
 const ATTACKERS: usize = 1000;
-/// Round-trip time of a regular client: from its connection to its request. Where clients authenticate, the server can tell them
-/// from attackers, and even a distant client keeps its connection.
+/// Round-trip time of a regular client: the delay between its connection and its request. Where clients authenticate, the server
+/// can tell them from attackers, so even a distant client keeps its connection.
 const CLIENT_DELAY: Duration = Duration::from_millis(20);
 const DISTANT_CLIENT_DELAY: Duration = Duration::from_millis(200);
 const MAX_SCRAPE_TIME: Duration = Duration::from_secs(1);
-/// Allowed growth of the server: 256 connections with a few buffers of 16 KiB each, and fragmentation.
+/// Allowed growth of the server: 256 connections with a few 16 KiB buffers each, and fragmentation.
 const MAX_GROWTH: u64 = 10 << 20;
-/// Time between snapshots of a server that has new ones.
+/// Interval between snapshots of a server that publishes new ones.
 const RENEWAL: Duration = Duration::from_millis(100);
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
 const AUTHORIZATION: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hunter2
 
-/// How long an attack lasts: `BIOLAT_ATTACK_SECONDS`.
+/// Duration of an attack: `BIOLAT_ATTACK_SECONDS`.
 fn attack_time() -> Duration {
     let seconds = std::env::var("BIOLAT_ATTACK_SECONDS").map_or(3, |seconds| seconds.parse().unwrap());
     Duration::from_secs(seconds)
 }
 
-/// One test at a time: each uses the whole machine.
+/// Serializes the tests, because each one uses the whole machine.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Sets the limit of open files to this, or to the hard limit if that is lower.
+/// Sets the open file limit to `wanted`, or to the hard limit if that is lower.
 fn limit_files(wanted: u64) -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = maximum.unwrap_or(u64::MAX).min(wanted);
@@ -81,10 +76,10 @@ fn limit_files(wanted: u64) -> u64 {
     current
 }
 
-/// The server process of the other tests: with the web config of this name, or plain.
+/// The server process of the other tests, with the given web config, if any.
 #[test]
-#[ignore = "it is started by the other tests"]
-fn server_process() {
+#[ignore = "started by the other tests"]
+fn run_test_server() {
     let Some(config) = std::env::var_os("BIOLAT_TEST_SERVE") else { return };
     c_library::share_one_heap();
     let renewed_devices = std::env::var("BIOLAT_TEST_RENEWS").ok().map(|devices| devices.parse().unwrap());
@@ -121,7 +116,7 @@ fn server_process() {
     });
 }
 
-/// Some minutes of the devices of a large host: an answer of 15 MB.
+/// A few minutes of history of a large host: a 15 MB response.
 fn history() -> SharedHistory {
     let limits = HistoryLimits { age: Duration::from_secs(3600), bytes: 16 << 20 };
     let history = SharedHistory::new(limits, Duration::ZERO);
@@ -140,7 +135,7 @@ fn history() -> SharedHistory {
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-/// A folder with a server's certificate, and its authority.
+/// Returns a folder with a server certificate, and the authority that issued it.
 fn certificates(name: &str) -> (Folder, Authority) {
     let (folder, authority) = (Folder::new(&format!("abuse-{name}")), Authority::new("authority"));
     authority.issue("server").write(&folder);
@@ -149,9 +144,9 @@ fn certificates(name: &str) -> (Folder, Authority) {
 
 struct Server {
     child: Child,
-    /// For scrapes.
+    /// Address for scrapes.
     address: SocketAddr,
-    /// For attacks.
+    /// Address for attacks.
     attacked: SocketAddr,
     tls: Option<TlsConnector>,
     _folder: Folder,
@@ -166,12 +161,12 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Without TLS or a password.
+    /// Starts a server without TLS or a password.
     async fn plain(name: &str) -> Self {
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, None).await
     }
 
-    /// The same with a low limit of open files.
+    /// Starts a plain server with a low limit on open files.
     async fn with_files(name: &str, files: u64) -> Self {
         Self::start(
             Folder::new(&format!("abuse-{name}")),
@@ -182,19 +177,19 @@ impl Server {
         .await
     }
 
-    /// With ten new snapshots per second, of this many devices.
+    /// Starts a server that publishes ten snapshots per second with this many devices.
     async fn renewing(name: &str, devices: usize) -> Self {
         let renews = Some(("BIOLAT_TEST_RENEWS", devices.to_string()));
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, renews).await
     }
 
-    /// With a history.
+    /// Starts a server with a history.
     async fn with_history(name: &str) -> Self {
         let history = Some(("BIOLAT_TEST_HISTORY", "1".to_owned()));
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, history).await
     }
 
-    /// Over IPv4 and IPv6, the latter for attacks; none if this kernel has no IPv6.
+    /// Starts a server on IPv4 and IPv6; attacks use IPv6. Returns `None` if the kernel lacks IPv6.
     async fn dual_stack(name: &str) -> Option<Self> {
         std::net::TcpListener::bind("[::1]:0").ok()?;
         let any = Some(("BIOLAT_TEST_LISTEN", "[::]:0".to_owned()));
@@ -203,7 +198,7 @@ impl Server {
         Some(server)
     }
 
-    /// With TLS and a password.
+    /// Starts a server with TLS and a password.
     async fn guarded(name: &str) -> Self {
         let (folder, authority) = certificates(name);
         let hash = bcrypt::hash("hunter2", 10).unwrap();
@@ -212,7 +207,7 @@ impl Server {
         Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(tls))), None).await
     }
 
-    /// With TLS and client certificates. Also returns a client whose certificate is of another authority.
+    /// Starts a server that requires client certificates. Also returns a client with a certificate of another authority.
     async fn certified(name: &str) -> (Self, TlsConnector) {
         let (folder, authority) = certificates(name);
         folder.write("authority.pem", authority.pem());
@@ -237,11 +232,14 @@ impl Server {
     ) -> Self {
         let alone = ALONE.lock().await;
         // Each attacker needs a file descriptor.
-        assert!(limit_files(u64::MAX) > 2 * ATTACKERS as u64, "too few files: ulimit -n");
+        assert!(
+            limit_files(u64::MAX) > 2 * ATTACKERS as u64,
+            "the open file limit is too low: raise it with ulimit -n"
+        );
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server_process", "--ignored", "--nocapture"])
+            .args(["--exact", "run_test_server", "--ignored", "--nocapture"])
             .env("BIOLAT_TEST_SERVE", config)
-            // As in the daemon, whose first thread sees to it.
+            // The daemon does this on its first thread.
             .env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")
             .envs(environment)
             .stdout(Stdio::piped())
@@ -265,8 +263,8 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// How long the server and this process had work and no CPU so far, as other processes had them: of each, the thread
-    /// that waited longest.
+    /// Time for which the server and this process were runnable but had no CPU because of other load: the longest wait of any
+    /// thread of each.
     fn cpu_wait(&self) -> Duration {
         let of_process = |process: &str| {
             let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
@@ -277,7 +275,7 @@ impl Server {
         of_process(&self.child.id().to_string()) + of_process("self")
     }
 
-    /// A whole scrape; returns its duration, without what a busy neighbour took.
+    /// Does a full scrape. Returns its duration, less the time lost to other load on the machine.
     async fn scrape(&self) -> Result<Duration, String> {
         let (began, waited) = (Instant::now(), self.cpu_wait());
         let scraped = async {
@@ -300,8 +298,8 @@ impl Server {
         if whole { Ok(took) } else { Err(format!("{} bytes: {beginning}", answer.len())) }
     }
 
-    /// Regular scrapes for this long, while the attackers repeat their attack. Compares the memory of the server before and
-    /// during the attack.
+    /// Scrapes regularly for this long while the attackers repeat their attack. Compares the server's memory before and during
+    /// the attack.
     async fn withstands<A: Future<Output = ()> + Send + 'static>(
         &self,
         what: &str,
@@ -328,7 +326,7 @@ impl Server {
             (Instant::now(), Duration::ZERO, 0, before, 0);
         while began.elapsed() < lasting {
             sleep(Duration::from_millis(50)).await;
-            let took = self.scrape().await.unwrap_or_else(|error| panic!("{what}: no scrape: {error}"));
+            let took = self.scrape().await.unwrap_or_else(|error| panic!("{what}: scrape failed: {error}"));
             (slowest, scrapes) = (slowest.max(took), scrapes + 1);
             (most, files) = (most.max(self.resident()), files.max(self.files()));
         }
@@ -344,14 +342,14 @@ impl Server {
             before >> 10,
             grown >> 10,
         );
-        assert!(slowest < MAX_SCRAPE_TIME, "{what}: {slowest:?}");
-        assert!(grown < MAX_GROWTH, "{what}: grown by {grown} bytes");
-        assert!(files < 320, "{what}: {files} files");
+        assert!(slowest < MAX_SCRAPE_TIME, "{what}: the slowest scrape took {slowest:?}");
+        assert!(grown < MAX_GROWTH, "{what}: memory grew by {grown} bytes");
+        assert!(files < 320, "{what}: {files} open files");
         self.scrape().await.unwrap();
     }
 }
 
-/// Sends, and reads to the end.
+/// Sends a request and reads until the connection is closed.
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, send: &str) -> std::io::Result<Vec<u8>> {
     stream.write_all(send.as_bytes()).await?;
     let mut answer = Vec::new();
@@ -359,13 +357,13 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, send: &str) 
     Ok(answer)
 }
 
-/// A connection from an attacker's address, with a small receive buffer.
+/// Connects from an attacker's address, with a small receive buffer.
 async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
     let socket = if address.is_ipv6() {
         TcpSocket::new_v6().unwrap()
     } else {
         let socket = TcpSocket::new_v4().unwrap();
-        // Half of them share an address, the others have one each.
+        // Half of them share an address; the rest have one each.
         let [.., high, low] = number.to_be_bytes();
         let from = if number.is_multiple_of(2) { [127, 0, 0, 2] } else { [127, 1, high, low] };
         socket.bind((from, 0).into()).unwrap();
@@ -375,14 +373,14 @@ async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
     socket.connect(address).await.ok()
 }
 
-/// Sends this and then nothing, until the server closes the connection.
+/// Sends these bytes, then idles until the server closes the connection.
 async fn send_and_idle(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(mut stream) = connect(address, number).await else { return };
     let _ = stream.write_all(send).await;
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Sends this slowly, byte by byte.
+/// Sends these bytes slowly, one at a time.
 async fn send_slowly(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(mut stream) = connect(address, number).await else { return };
     for byte in send.iter().cycle() {
@@ -393,7 +391,7 @@ async fn send_slowly(address: SocketAddr, number: u64, send: &[u8]) {
     }
 }
 
-/// Sends a request this many times, and reads the response slowly, byte by byte.
+/// Sends a request this many times, and reads the responses one byte at a time.
 async fn read_slowly(address: SocketAddr, number: u64, request: &str, times: usize) {
     let Some(mut stream) = connect(address, number).await else { return };
     let requests = request.repeat(times);
@@ -403,7 +401,7 @@ async fn read_slowly(address: SocketAddr, number: u64, request: &str, times: usi
     }
 }
 
-/// Sends all of it as fast as the server reads, and reads the responses.
+/// Sends these bytes as fast as the server reads them, and reads the responses.
 async fn send_fast(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(stream) = connect(address, number).await else { return };
     let (mut from, mut to) = stream.into_split();
@@ -414,7 +412,7 @@ async fn send_fast(address: SocketAddr, number: u64, send: &[u8]) {
     let _ = timeout(Duration::from_secs(2), async { tokio::join!(reading, to.write_all(send)) }).await;
 }
 
-/// Reproducible pseudo-random numbers: xorshift.
+/// A reproducible pseudo-random number generator (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -433,7 +431,7 @@ impl Numbers {
         (0..length).map(|_| self.below(256) as u8).collect()
     }
 
-    /// A request that is slightly damaged.
+    /// Returns a slightly corrupted request.
     fn request(&mut self) -> Vec<u8> {
         const PARTS: [&str; 12] = [
             "GET ",
@@ -471,7 +469,7 @@ impl Numbers {
 }
 
 #[tokio::test]
-async fn a_thousand_idle_clients() {
+async fn scrapes_succeed_with_idle_clients() {
     let server = Server::plain("waiting").await;
     server
         .withstands("idle", attack_time(), |to, number| async move { send_and_idle(to, number, b"").await })
@@ -479,7 +477,7 @@ async fn a_thousand_idle_clients() {
     let half = |to, number| async move {
         send_and_idle(to, number, format!("{SCRAPE}X-Long: {}", "a".repeat(15_000)).as_bytes()).await;
     };
-    server.withstands("half a head", attack_time(), half).await;
+    server.withstands("an incomplete head", attack_time(), half).await;
     server
         .withstands("a slow head", attack_time(), |to, number| async move {
             send_slowly(to, number, SCRAPE.as_bytes()).await
@@ -491,16 +489,16 @@ async fn a_thousand_idle_clients() {
 }
 
 #[tokio::test]
-async fn a_thousand_clients_with_few_files() {
+async fn scrapes_succeed_with_few_files() {
     let server = Server::with_files("files", 64).await;
-    // All from one address: 32 addresses would have all of the 32 connections.
+    // All from one address: 32 addresses would be entitled to all 32 connections.
     server
         .withstands("idle, 64 files", attack_time(), |to, _| async move { send_and_idle(to, 0, b"").await })
         .await;
 }
 
 #[tokio::test]
-async fn a_thousand_slow_readers() {
+async fn scrapes_succeed_with_slow_readers() {
     let server = Server::plain("reading").await;
     let request = format!("{SCRAPE}\r\n").replace("Connection: close\r\n", "");
     let once = request.clone();
@@ -522,9 +520,9 @@ async fn a_thousand_slow_readers() {
     server.withstands("pipelined requests", attack_time(), pipelined).await;
 }
 
-/// Eight of them get an answer, the others are told to come back.
+/// Eight readers get a response; the rest are told to retry.
 #[tokio::test]
-async fn a_thousand_readers_of_the_history() {
+async fn scrapes_succeed_with_history_readers() {
     let server = Server::with_history("history").await;
     let request = |query: &str| format!("GET /api/v1/history?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
     let (all, zipped) =
@@ -543,7 +541,7 @@ async fn a_thousand_readers_of_the_history() {
         };
         server.withstands(what, attack_time(), slow).await;
     }
-    // Each as fast as it can: there is always something to encode.
+    // As fast as possible, so there is always something to encode.
     let fast = move |to, number| {
         let all = all.clone();
         async move { send_fast(to, number, all.as_bytes()).await }
@@ -557,12 +555,12 @@ async fn a_thousand_readers_of_the_history() {
         let request = request(&format!("from={query}&to=-{step}s&step={step}"));
         send_fast(to, number, request.as_bytes()).await;
     };
-    server.withstands("ranges of the history that are none", attack_time(), ranges).await;
+    server.withstands("invalid ranges of the history", attack_time(), ranges).await;
 }
 
-/// With ten new snapshots per second, which are announced on each stream.
+/// Ten new snapshots per second are announced on each stream.
 #[tokio::test]
-async fn a_thousand_event_streams() {
+async fn scrapes_succeed_with_event_streams() {
     let server = Server::renewing("events", DEVICES).await;
     let request = "GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
     let unread = move |to, number| async move {
@@ -576,12 +574,12 @@ async fn a_thousand_event_streams() {
         })
         .await;
     };
-    server.withstands("streams that are not read", 2 * attack_time(), unread).await;
+    server.withstands("unread streams", 2 * attack_time(), unread).await;
     let slow = move |to, number| async move { read_slowly(to, number, request, 1).await };
-    server.withstands("streams that are read slowly", attack_time(), slow).await;
+    server.withstands("slowly read streams", attack_time(), slow).await;
     let pipelined = move |to, number| async move { read_slowly(to, number, request, 1000).await };
     server.withstands("pipelined streams", attack_time(), pipelined).await;
-    // New connections, as fast as possible.
+    // Opens new connections as fast as possible.
     let brief = move |to, number| async move {
         for round in 0..10 {
             let Some(mut stream) = connect(to, number + round).await else { return };
@@ -589,13 +587,13 @@ async fn a_thousand_event_streams() {
             let _ = stream.read(&mut [0; 1024]).await;
         }
     };
-    server.withstands("streams that come and go", attack_time(), brief).await;
+    server.withstands("short-lived streams", attack_time(), brief).await;
 }
 
-/// Each response keeps its snapshot until its time limit: 2 s, and up to 1 s more until that is checked. The answers of thirty
-/// snapshots have 100 MiB.
+/// Each response keeps its snapshot until its time limit: 2 s, checked once a second. The responses for thirty snapshots take 100
+/// MiB.
 #[tokio::test]
-async fn slow_readers_of_a_hundred_snapshots() {
+async fn slow_readers_release_old_snapshots() {
     let server = Server::renewing("snapshots", 400).await;
     server.scrape().await.unwrap();
     let before = server.resident();
@@ -619,14 +617,14 @@ async fn slow_readers_of_a_hundred_snapshots() {
         (most - before) >> 10,
         after >> 10
     );
-    // Encoding needs several times the size of a body, which has 3 MiB.
+    // Encoding needs several times the size of a body, which is 3 MiB.
     let limit = Limits::default().body_bytes as u64 + (16 << 20);
-    assert!(most - before < MAX_GROWTH + limit, "grown by {} bytes", most - before);
+    assert!(most - before < MAX_GROWTH + limit, "memory grew by {} bytes", most - before);
     assert!(after < before + MAX_GROWTH, "{after} bytes afterwards, {before} before");
 }
 
 #[tokio::test]
-async fn a_thousand_clients_with_invalid_requests() {
+async fn scrapes_succeed_during_invalid_requests() {
     let server = Server::plain("nonsense").await;
     let long = |begin: &str| Arc::<[u8]>::from([begin.as_bytes(), &vec![b'a'; 1 << 20]].concat());
     for (what, send) in [
@@ -647,7 +645,7 @@ async fn a_thousand_clients_with_invalid_requests() {
 }
 
 #[tokio::test]
-async fn a_thousand_clients_without_authentication() {
+async fn scrapes_succeed_with_unauthenticated_clients() {
     let server = Server::guarded("guarded").await;
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     server
@@ -656,16 +654,16 @@ async fn a_thousand_clients_without_authentication() {
         })
         .await;
     let half = move |to, number| async move { send_and_idle(to, number, &hello).await };
-    server.withstands("half a handshake", attack_time(), half).await;
+    server.withstands("an incomplete handshake", attack_time(), half).await;
     let garbage = |to, number| async move {
         send_fast(to, number, &[&[0x16][..], &Numbers::new(number).bytes(4000)].concat()).await
     };
-    server.withstands("garbage in place of a handshake", attack_time(), garbage).await;
+    server.withstands("garbage instead of a handshake", attack_time(), garbage).await;
     let tls = server.tls.clone().unwrap();
     let idles = move |to, number| {
         let tls = tls.clone();
         async move {
-            // Handshakes cost CPU time on this side too: start about three hundred per second.
+            // Handshakes cost CPU time on this side as well: start about three hundred per second.
             sleep(Duration::from_millis(2 * (number & 0xffff_ffff))).await;
             let Some(stream) = connect(to, number).await else { return };
             if let Ok(mut stream) = tls.connect(Ipv4Addr::LOCALHOST.into(), stream).await {
@@ -676,15 +674,15 @@ async fn a_thousand_clients_without_authentication() {
     server.withstands("idle after the handshake", attack_time(), idles).await;
 }
 
-/// All of them are of one network; the scrapes are of another one.
+/// All attackers are in one network; the scrapes come from another.
 #[tokio::test]
-async fn a_thousand_ipv6_clients() {
+async fn scrapes_succeed_with_ipv6_clients() {
     let Some(server) = Server::dual_stack("ipv6").await else {
-        println!("not run: this kernel has no IPv6");
+        println!("skipped: this kernel has no IPv6");
         return;
     };
     let idle = |to, number| async move { send_and_idle(to, number, b"GET /metrics HTTP/1.1\r\n").await };
-    server.withstands("half a head over IPv6", attack_time(), idle).await;
+    server.withstands("an incomplete head over IPv6", attack_time(), idle).await;
     let slow = |to, number| async move { read_slowly(to, number, &format!("{SCRAPE}\r\n"), 1).await };
     server.withstands("slow readers over IPv6", attack_time(), slow).await;
     let fuzz = |to, number| async move { send_fast(to, number, &Numbers::new(number).request()).await };
@@ -693,31 +691,31 @@ async fn a_thousand_ipv6_clients() {
 
 /// With certificates of another authority, and without any.
 #[tokio::test]
-async fn a_thousand_clients_without_their_certificate() {
+async fn scrapes_succeed_with_untrusted_clients() {
     let (server, unknown_client) = Server::certified("certificates").await;
     let half = |to, number| async move { send_and_idle(to, number, &[0x16, 3, 1, 2, 0, 1]).await };
     server.withstands("no client certificate", attack_time(), half).await;
     let unknown = move |to, number: u64| {
         let unknown_client = unknown_client.clone();
         async move {
-            // Handshakes cost CPU time on this side too: start about three hundred per second.
+            // Handshakes cost CPU time on this side as well: start about three hundred per second.
             sleep(Duration::from_millis(number % ATTACKERS as u64 * 3)).await;
             let Some(stream) = connect(to, number).await else { return };
-            // In TLS 1.3 the client learns of its rejection when it reads.
+            // In TLS 1.3 a client learns of its rejection only when it reads.
             if let Ok(mut stream) = unknown_client.connect(Ipv4Addr::LOCALHOST.into(), stream).await {
                 let _ = stream.write_all(SCRAPE.as_bytes()).await;
                 let mut answer = Vec::new();
                 let _ = stream.read_to_end(&mut answer).await;
-                assert!(answer.is_empty(), "a client without the right certificate has an answer");
+                assert!(answer.is_empty(), "a client without a valid certificate got a response");
             }
         }
     };
     server.withstands("certificates of another authority", attack_time(), unknown).await;
 }
 
-/// The first valid password arrives while another address has been guessing for some time.
+/// The first valid password arrives after another address has been guessing for some time.
 #[tokio::test]
-async fn a_hundred_clients_that_guess_passwords() {
+async fn scrapes_succeed_during_password_guessing() {
     let server = Server::guarded("guesses").await;
     let mut guessers = JoinSet::new();
     for number in 0..100 {
@@ -749,7 +747,7 @@ async fn a_hundred_clients_that_guess_passwords() {
         slowest = slowest.max(server.scrape().await.unwrap());
         sleep(Duration::from_millis(50)).await;
     }
-    println!("guesses: the first scrape took {first:?}, the slowest of the others {slowest:?}");
+    println!("guesses: the first scrape took {first:?}, the slowest later one {slowest:?}");
     assert!(first < MAX_SCRAPE_TIME && slowest < MAX_SCRAPE_TIME, "{first:?}, {slowest:?}");
     if let Some(Err(error)) = guessers.try_join_next() {
         panic!("{error}");

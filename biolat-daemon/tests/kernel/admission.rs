@@ -1,4 +1,4 @@
-//! Admission latency: with the total, it is the time that the program which does the I/O measures.
+//! Admission latency: together with the total it is the latency that the program doing the I/O measures.
 
 use std::{fs, thread, time::Instant};
 
@@ -15,37 +15,37 @@ use crate::support::{
 
 const READERS: u64 = 64;
 
-/// For how long this thread ran or waited for a CPU.
+/// Time for which this thread ran or waited for a CPU.
 fn runnable_seconds() -> f64 {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let ns = times.split_whitespace().take(2).map(|time| time.parse::<f64>().unwrap());
     ns.sum::<f64>() / 1e9
 }
 
-/// The mean latencies of reads, in seconds.
+/// Mean latencies of reads, in seconds.
 struct Means {
     admission: f64,
     total: f64,
-    /// By the clocks of the threads that read.
+    /// Latency by the clocks of the reading threads.
     of_readers: f64,
-    /// Of that, on a CPU or waiting for one.
+    /// Part of it spent on a CPU or waiting for one.
     runnable: f64,
 }
 
 impl Means {
-    /// Admission and total are all of the readers' latency.
+    /// Asserts that admission and total add up to the readers' latency.
     fn assert_agreement(&self) {
         let Self { admission, total, of_readers, runnable } = self;
-        assert!(admission > total, "{admission} s before the request exists, {total} s after that");
-        // A slow machine delays readers whose I/O has ended.
+        assert!(admission > total, "{admission} s before the allocation, {total} s after it");
+        // A slow machine delays readers after their I/O has completed.
         assert!(
             ((of_readers - runnable) * 0.95..*of_readers).contains(&(admission + total)),
-            "{admission} s and {total} s, {of_readers} s for the readers, {runnable} s on a CPU or waiting for one"
+            "{admission} s and {total} s, the readers measured {of_readers} s, {runnable} s of it on a CPU or waiting for one"
         );
     }
 }
 
-/// Many threads read from a device.
+/// Reads from many threads at once.
 fn read_by_many(disk: &NullBlk, rounds: u64) -> Means {
     let name = disk.name.as_str();
     let daemon = Daemon::of(name);
@@ -55,7 +55,7 @@ fn read_by_many(disk: &NullBlk, rounds: u64) -> Means {
             let target = Target::open(&disk.path());
             let (began, runnable_before) = (Instant::now(), runnable_seconds());
             for round in 0..rounds {
-                // Far apart, so that they are not merged.
+                // Far apart, to prevent merging.
                 target.try_read_at((reader * rounds + round) << 18, 4096).unwrap();
             }
             [began.elapsed().as_secs_f64(), runnable_seconds() - runnable_before]
@@ -66,7 +66,7 @@ fn read_by_many(disk: &NullBlk, rounds: u64) -> Means {
     });
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
-    assert_eq!((growth.of(READ), growth.unseen), (READERS * rounds, 0));
+    assert_eq!((growth.of(READ), growth.missed), (READERS * rounds, 0));
     for phase in ["admission", "total"] {
         assert_eq!(growth.latencies(phase, "read"), READERS * rounds, "{phase}");
     }
@@ -79,33 +79,33 @@ fn read_by_many(disk: &NullBlk, rounds: u64) -> Means {
         runnable: mean(runnable),
     };
     println!(
-        "admission {:.5} s, total {:.5} s, for the readers {:.5} s, of which {:.5} s on a CPU or waiting for one",
+        "admission {:.5} s, total {:.5} s, the readers measured {:.5} s, {:.5} s of it on a CPU or waiting for one",
         means.admission, means.total, means.of_readers, means.runnable
     );
     means
 }
 
-/// Whether only devices with io.cost have a timestamp for the admission, which the kernel takes after the wait of io.cost.
+/// Whether the kernel takes the admission timestamp only on devices with io.cost, and after the wait of io.cost.
 fn timestamp_needs_io_cost() -> bool {
     release() >= Release(6, 18)
 }
 
-/// Most readers wait for one of few tags.
+/// Most readers have to wait for one of a few tags.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_wait_for_a_tag_is_admission() {
+fn tag_wait_is_admission() {
     for depth in ["4", "16"] {
         let few_tags = [("hw_queue_depth", depth), ("submit_queues", "1")];
-        // The same throughput with any number of tags, which an emulated machine can bear.
+        // The throughput is the same with any number of tags, and low enough for an emulated machine.
         let disk = NullBlk::with_latency(depth.parse::<u64>().unwrap() * 4_000_000, &few_tags);
         block::set_attribute(&disk.name, "queue/scheduler", "none");
-        // It does not make these reads wait.
+        // The limit is too high to delay these reads.
         let _cost = timestamp_needs_io_cost().then(|| IoCost::limit(&disk.name, 1_000_000));
         read_by_many(&disk, 10).assert_agreement();
     }
 }
 
-/// This process in a cgroup that io.cost limits on a device. The root has no limits.
+/// Moves this process into a cgroup that io.cost limits on a device; the root cgroup has no limits.
 struct IoCost {
     root: Folder,
 }
@@ -144,16 +144,14 @@ impl Drop for IoCost {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_wait_for_io_cost_is_admission() {
+fn io_cost_wait_is_admission() {
     let disk = NullBlk::with_latency(1_000_000, &[("submit_queues", "1")]);
     block::set_attribute(&disk.name, "queue/scheduler", "none");
     let _cost = IoCost::limit(&disk.name, 200);
     let means = read_by_many(&disk, 10);
     if timestamp_needs_io_cost() {
         assert!(means.admission + means.total < means.of_readers / 2.0);
-        return kernel::skip(
-            "since 6.18 the kernel takes the timestamp of the admission after the wait of io.cost",
-        );
+        return kernel::skip("since 6.18 the kernel takes the admission timestamp after the io.cost wait");
     }
     means.assert_agreement();
 }

@@ -1,4 +1,4 @@
-//! The API of a sandboxed daemon under I/O agrees with `/metrics`.
+//! The API of a sandboxed daemon under load agrees with `/metrics`.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, Snapshot)> {
     Some((tag.replacen("w/", "W/", 1), serde_json::from_slice(&answer.body).unwrap()))
 }
 
-/// The API's snapshot and the metrics of the same collection.
+/// Returns the API's snapshot and the metrics of the same collection.
 fn both(daemon: &Daemon) -> (Snapshot, Figures) {
     let mut found = None;
     wait_for("the same collection in both", || {
@@ -51,7 +51,7 @@ fn reads(snapshot: &Snapshot) -> u64 {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_agrees_with_metrics_and_announces_collections() {
+fn api_agrees_with_metrics_and_announces_collections() {
     let device = LoopDevice::attach("api", true);
     let daemon = Daemon::of(&device.name);
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
@@ -63,7 +63,7 @@ fn it_agrees_with_metrics_and_announces_collections() {
 
     let (first, _) = both(&daemon);
     assert_eq!(first.host, std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
-    // As the page does: on an event, fetch the snapshot unless it is known.
+    // Like the page: on an event, fetch the snapshot unless it is known.
     let (mut announced, mut fetched) = (BTreeSet::new(), vec![String::new()]);
     let mut next = || lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
     thread::scope(|scope| {
@@ -77,11 +77,11 @@ fn it_agrees_with_metrics_and_announces_collections() {
             }
         }
     });
-    // A snapshot that was fetched before its event is announced later.
+    // A snapshot can be fetched before its event arrives.
     while fetched.iter().skip(1).any(|tag| !announced.contains(tag)) {
         assert!(
             announced.insert(next()) && announced.len() < 100,
-            "{fetched:?} fetched, {announced:?} announced"
+            "fetched {fetched:?}, announced {announced:?}"
         );
     }
     wait_for("every read", || reads(&both(&daemon).0) >= reads(&first) + 4000);
@@ -114,14 +114,14 @@ fn it_agrees_with_metrics_and_announces_collections() {
     assert_eq!(
         lines.filter(|line| !line.is_empty()).last().as_deref(),
         Some("0"),
-        "the stream ends with the last chunk"
+        "the stream must end with the last chunk"
     );
 }
 
-/// In a pod the kernel's host name is the pod's.
+/// In a pod the kernel's host name is the pod's name.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_node_name_replaces_the_host_name() {
+fn node_name_replaces_host_name() {
     let device = LoopDevice::attach("node-name", true);
     let mut command = daemon::command(&["--interval", "200ms", "--device", &device.name]);
     let daemon = Daemon::start_command(command.env("BIOLAT_NODE_NAME", "node1"));
@@ -136,10 +136,10 @@ fn the_node_name_replaces_the_host_name() {
     assert!(shown.contains(" on node1 at http://127.0.0.1:"), "{shown}");
 }
 
-/// Since Linux 6.18 only with io.cost, which no device here has. A figure that is missing is not taken for a wait of zero.
+/// Since Linux 6.18 it needs io.cost, which no device here uses. A missing figure must not look like a wait of zero.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn admission_is_known_before_linux_6_18_only() {
+fn admission_is_available_before_linux_6_18() {
     let is_known = Release::of(&Host::default()).unwrap() < Release(6, 18);
     let device = LoopDevice::attach("admission", true);
     let daemon = Daemon::of(&device.name);

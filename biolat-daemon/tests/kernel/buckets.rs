@@ -1,13 +1,14 @@
-//! The bucket arithmetic as the kernel's JIT runs it, against the same code in user space, which biolat-common tests
-//! against the definition.
+//! Compares the bucket arithmetic, as the kernel's JIT runs it, with the same code in user space. The tests of biolat-common
+//! compare that with the definition.
 
 use aya::{Ebpf, RawTracePointRunOptions, TestRun as _, maps::Array, programs::RawTracePoint};
 use biolat_common::bucket::{COMMON_LIMIT_NS, LIMIT_NS, cell};
 
 #[test]
 #[ignore = "needs root and the probe's compiler: cargo xtask test"]
-fn the_kernel_finds_the_same_cells() {
-    let path = std::env::var_os("BIOLAT_TEST_CELLS").expect("BIOLAT_TEST_CELLS: cargo xtask test sets it");
+fn kernel_finds_same_cells() {
+    let path = std::env::var_os("BIOLAT_TEST_CELLS")
+        .expect("BIOLAT_TEST_CELLS is not set; cargo xtask test sets it");
     let mut object = Ebpf::load_file(path).unwrap();
     let result: Array<_, u64> = object.take_map("CELL").unwrap().try_into().unwrap();
     let program: &mut RawTracePoint = object.program_mut("cells").unwrap().try_into().unwrap();
@@ -17,7 +18,7 @@ fn the_kernel_finds_the_same_cells() {
         options.args[0] = ns;
         program.test_run(options).unwrap();
         let [any, usual] = [0, 1].map(|index| result.get(&index, 0).unwrap() as usize);
-        assert!(ns >= COMMON_LIMIT_NS || any == usual, "{ns} ns: {any}, but {usual} in the common case");
+        assert!(ns >= COMMON_LIMIT_NS || any == usual, "{ns} ns: {any}, but the common case finds {usual}");
         any
     };
     let boundaries =

@@ -48,10 +48,10 @@ fn root_passes_every_check() {
     assert!(text.as_str().unwrap().starts_with("the kernel accepts it"), "{text}");
 }
 
-/// The daemon allocates the counters that `check` predicts, plus a few for other devices with I/O meanwhile.
+/// The daemon allocates the predicted counters, plus a few slots for other devices with I/O in the meantime.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn predicted_memory_is_what_the_daemon_allocates() {
+fn daemon_allocates_predicted_memory() {
     let device = LoopDevice::attach("check", true);
     let output = check(&["--json", "--device", &device.name]);
     let text = finding(&output, "memory.counters")["text"].as_str().unwrap().to_owned();
@@ -65,15 +65,15 @@ fn predicted_memory_is_what_the_daemon_allocates() {
     let (figures, with_workloads) = (figures_with("off"), figures_with("256"));
     let allocated = figures.value("biolat_series_slots", &[]);
     assert!((slots..=slots + 32.0).contains(&allocated), "{allocated} slots, and {text}");
-    // Of maps other than those of the counters, of which one daemon may have more than the other.
+    // Size of the maps other than the counters; one daemon can have more counters than the other.
     let of_others = |figures: &Figures| {
         let slots = figures.value("biolat_series_slots", &[]);
         figures.value("biolat_map_bytes", &[]) - slots * cpus * bytes
     };
     assert_eq!(of_others(&figures), 0.0, "{text}");
     let of_workloads = of_others(&with_workloads);
-    let expected = format!("and {:.1} MiB of workloads", of_workloads / 1_048_576.0);
-    assert!(text.contains(&expected), "{text}, expected {expected}");
+    let expected = format!("and {:.1} MiB for workloads", of_workloads / 1_048_576.0);
+    assert!(text.contains(&expected), "{text} does not contain {expected}");
     let recursion = finding(&output, "kernel.recursion");
     let has_second = recursion["text"].as_str().unwrap().contains("a second program counts");
     assert_eq!(has_second, kernel::release() >= Release(6, 1), "{recursion}");
@@ -86,7 +86,7 @@ fn predicted_memory_is_what_the_daemon_allocates() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn user_nobody_is_shown_the_missing_capabilities() {
+fn lists_missing_capabilities() {
     use std::os::unix::process::CommandExt as _;
     let folder = Folder::new("check", true);
     let copy = folder.0.join("biolat-daemon");
@@ -107,10 +107,10 @@ fn user_nobody_is_shown_the_missing_capabilities() {
     assert!(printed.contains("note probe") && printed.contains("skipped: missing capabilities"), "{printed}");
 }
 
-/// The daemon serves as root without capabilities, which cannot read the private files of other users.
+/// The daemon serves as root without capabilities, so it cannot read other users' private files.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_web_config_without_read_permission_fails() {
+fn unreadable_web_config_fails() {
     let folder = Folder::new("check", true);
     let path = folder.0.join("web.yml");
     fs::write(&path, "").unwrap();
@@ -124,10 +124,10 @@ fn a_web_config_without_read_permission_fails() {
     assert_eq!(verdict(), "fail");
 }
 
-/// The printed command works as it is.
+/// The printed command works without changes.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_fix_for_disabled_iostats_works() {
+fn fix_for_disabled_iostats_works() {
     let device = LoopDevice::attach("check", true);
     let verdict = || {
         let output = check(&["--json", "--device", &device.name]);
@@ -146,7 +146,7 @@ fn the_fix_for_disabled_iostats_works() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_port_of_biolat_and_of_another_program() {
+fn distinguishes_own_port_from_others() {
     let daemon = Daemon::start(&["--interval", "100ms"]);
     let address = daemon.address.to_string();
     let check_port = |address: &str| {

@@ -1,6 +1,6 @@
-//! One CPU completes all I/O of a busy drive, from the pinned interrupt to the firing alert: a daemon, and a real Prometheus
-//! with the alert rule. A drive with a queue for each CPU is as busy and raises no alert, nor does one with one queue that is
-//! not busy.
+//! One CPU completes all I/O of a busy drive, from the pinned interrupt to the firing alert, with a daemon and a real Prometheus
+//! with the alert rule. Two drives must raise no alert: one that is as busy but has a queue for each CPU, and one with a single
+//! queue that is not busy.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread, time::Duration};
 
@@ -13,7 +13,8 @@ use crate::support::{
 
 const ALERT: &str = "BlockDeviceCompletionsPiledUp";
 
-/// For a machine with two CPUs, and I/Os per second that an emulated one can do. Without the recording rules.
+/// Adapts the alert to a machine with two CPUs, to I/O rates possible in an emulator, and to a Prometheus without the recording
+/// rules.
 const SMALL: [(&str, &str); 5] = [
     ("for: 15m\n", "for: 1s\n"),
     ("> 50000\n", "> 20\n"),
@@ -25,7 +26,7 @@ const SMALL: [(&str, &str); 5] = [
     ),
 ];
 
-/// The one interrupt of QEMU's "pvscsi", which has one queue.
+/// The interrupt of QEMU's "pvscsi" controller, which has a single queue.
 struct Interrupt(PathBuf);
 
 impl Interrupt {
@@ -40,15 +41,15 @@ impl Interrupt {
     }
 }
 
-/// I/Os of a device that each CPU completed.
+/// Returns the completions of a device by CPU.
 fn completions(daemon: &Daemon, device: &str) -> [f64; 2] {
     let figures = daemon.fresh();
     ["0", "1"].map(|cpu| figures.value("biolat_completions_total", &[("device", device), ("cpu", cpu)]))
 }
 
-/// Waits until one CPU, and no other, completes hundreds of I/Os.
+/// Waits until one CPU, and only that one, has completed hundreds of I/Os.
 fn assert_completed_by(cpu: usize, daemon: &Daemon, device: &str) {
-    // An interrupt that has been raised already comes to the former CPU.
+    // An interrupt that was already raised still goes to the previous CPU.
     thread::sleep(Duration::from_millis(200));
     let before = completions(daemon, device);
     let mut after = before;
@@ -59,7 +60,7 @@ fn assert_completed_by(cpu: usize, daemon: &Daemon, device: &str) {
     assert_eq!(after[1 - cpu], before[1 - cpu], "{before:?}, then {after:?}");
 }
 
-/// One reader on each CPU.
+/// Starts a reader on each CPU.
 fn read_from_both_cpus<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     device: &'scope str,
@@ -80,11 +81,11 @@ fn read_from_both_cpus<'scope>(
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_pinned_interrupt_raises_an_alert() {
+fn pinned_interrupt_raises_alert() {
     let (pinned, calm) =
         (block::device_with("device/model", "pinned"), block::device_with("device/model", "calm"));
     let spread = block::device_with("device/serial", "solo");
-    // Otherwise the interrupted CPU passes requests of another cache to the CPU that submitted them.
+    // Otherwise the interrupted CPU forwards completions to the submitting CPU, unless they share a cache.
     block::set_attribute(&pinned, "queue/rq_affinity", "0");
     let interrupt = Interrupt::of_pvscsi();
     interrupt.pin_to(0);
@@ -109,7 +110,7 @@ fn a_pinned_interrupt_raises_an_alert() {
         assert_completed_by(1, &daemon, &pinned);
         let firing = format!("ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\",severity=\"info\"}}");
         wait_for(&firing, || devices_of(&firing).contains(&pinned));
-        // All three have had time.
+        // The alert would have had time to fire for all three.
         let known = "count_over_time(biolat_completion_cpus[5m]) >= 20";
         wait_for(known, || devices_of(known).len() == 3);
         // While completions move to the other CPU, both have a share.

@@ -1,4 +1,4 @@
-//! Counts and bytes are exactly those of the kernel's disk statistics.
+//! Counts and bytes match the kernel's disk statistics exactly.
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path, thread, time::Duration};
 
@@ -26,8 +26,8 @@ fn every_op_on_a_raw_device_is_exact() {
     let after = settled(&daemon, &device.name);
     drop(awake);
     let growth = compare(&device.name, &before, &after);
-    growth.assert_few_unseen();
-    // At least as many completions as were requested: the test is not empty.
+    growth.assert_few_missed();
+    // At least as many completions as requested: proof that there was a load.
     let expected = [(READ, 4000), (WRITE, 2400), (DISCARD, 200), (FLUSH, 20)];
     for (group, at_least) in expected {
         assert!(growth.of(group) >= at_least, "{group:?}: {}", growth.of(group));
@@ -41,14 +41,14 @@ fn fsync_on_a_filesystem_is_exact() {
     for filesystem in FILESYSTEMS {
         let device = LoopDevice::attach(filesystem, true);
         let _awake = Awake::all_cpus();
-        fsync_is_exact(filesystem, &device.name);
+        assert_fsync_is_exact(filesystem, &device.name);
     }
 }
 
 pub(crate) const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
 
-/// Makes a filesystem, writes and syncs, twice.
-pub(crate) fn fsync_is_exact(filesystem: &str, device: &str) {
+/// Creates a filesystem, writes and syncs, twice.
+pub(crate) fn assert_fsync_is_exact(filesystem: &str, device: &str) {
     let path = block::path(device);
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
@@ -60,7 +60,7 @@ pub(crate) fn fsync_is_exact(filesystem: &str, device: &str) {
     run("umount", &[place]);
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
-    growth.assert_few_unseen();
+    growth.assert_few_missed();
     assert!(growth.of(WRITE) >= 200 && growth.of(FLUSH) >= 100, "{:?}", growth.completions);
 }
 
@@ -69,7 +69,7 @@ fn write_and_sync(folder: &Path) {
     for number in 0..200_u64 {
         file.write_all_at(&[1; 5000], number * 5000).unwrap();
         file.sync_all().unwrap();
-        // Nothing left to write: an empty flush.
+        // Nothing is left to write: an empty flush.
         file.sync_all().unwrap();
         if number % 10 == 0 {
             fs::write(folder.join(format!("small-{number}")), "x").unwrap();
@@ -77,30 +77,30 @@ fn write_and_sync(folder: &Path) {
     }
 }
 
-/// On idle CPUs the kernel sometimes does not run the probe: the audit counts how often.
+/// On idle CPUs the kernel sometimes does not run the probe; the audit counts how often.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn with_idle_cpus_the_audit_is_exact() {
+fn audit_is_exact_with_idle_cpus() {
     let device = LoopDevice::attach("idle", true);
-    audit_is_exact(&device.name, || load::mixed(&device.path()));
+    assert_audit_is_exact(&device.name, || load::mixed(&device.path()));
 }
 
-pub(crate) fn audit_is_exact(device: &str, load: impl FnOnce()) {
+pub(crate) fn assert_audit_is_exact(device: &str, load: impl FnOnce()) {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", device]);
     let before = settled(&daemon, device);
     load();
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
     let all = after.diskstats.all_completions() - before.diskstats.all_completions();
-    println!("{device}: {all} completions, {} unseen", growth.unseen);
+    println!("{device}: {all} completions, {} missed", growth.missed);
     assert!(all >= 4000, "{all} completions");
-    growth.assert_few_unseen();
+    growth.assert_few_missed();
 }
 
-/// Each scrape is checked for sizes and bands that add up to the totals: here while I/O completes on all CPUs, with flushes.
+/// `Figures` checks in each scrape that sizes and bands add up to the totals; here I/O completes on all CPUs, with flushes.
 #[test]
 #[ignore = "needs root and ext4: cargo xtask test"]
-fn sizes_add_up_in_each_scrape_under_load() {
+fn sizes_add_up_under_load() {
     let device = LoopDevice::attach("sizes", true);
     let mount = Mount::new_ext4(&device.name, &device.path());
     let folder = mount.folder();

@@ -1,4 +1,4 @@
-//! The rules and dashboards in `deploy/`: each query has data in a real Prometheus that scrapes a real daemon under load.
+//! The rules and dashboards in `deploy/`: every query returns data in a real Prometheus that scrapes a real daemon under load.
 
 use std::{
     collections::BTreeMap,
@@ -20,11 +20,11 @@ use crate::support::{
     settled::settled,
 };
 
-/// Panels and rules that may show only zeroes, and why. All others have to show more.
+/// Panels and rules that can show only zeros, and why. All others have to show more.
 const AT_ZERO: [(&str, &str); 19] = [
-    ("Slow I/Os without a record", "there are few slow or failed I/Os"),
-    ("Phases of the devices", "it lists what is not available, which is 0"),
-    ("Is the age exact?", "not on every kernel"),
+    ("Dropped records of slow I/Os", "there are few slow or failed I/Os"),
+    ("Unavailable phases", "it lists missing phases, whose value is 0"),
+    ("Is the age exact?", "exact on some kernels"),
     ("Missed completions", "the kernel runs the probe for nearly every completion"),
     ("Failed and late collections", "this daemon is healthy"),
     ("Slow I/O", SLOW),
@@ -35,7 +35,7 @@ const AT_ZERO: [(&str, &str); 19] = [
     ("Worst drives now", COMPLETES),
     ("Oldest I/O", COMPLETES),
     ("Oldest I/O by drive", COMPLETES),
-    ("Oldest I/O not completed", COMPLETES),
+    ("Oldest I/O in flight", COMPLETES),
     ("I/Os in flight now", COMPLETES),
     ("instance_device:biolat_inflight_ios:sum", COMPLETES),
     ("instance_device:biolat_inflight_ios:worst_sum", COMPLETES),
@@ -43,15 +43,15 @@ const AT_ZERO: [(&str, &str); 19] = [
     ("model:biolat_oldest_inflight_seconds:max", COMPLETES),
 ];
 const SLOW: &str = "no device here takes that long";
-const COMPLETES: &str = "at most moments no I/O is in flight";
+const COMPLETES: &str = "usually no I/O is in flight";
 
-/// What has data only where the kernel keeps a timestamp of the submission, except for a panel that adds it to the queue.
+/// Has data only where the kernel keeps a timestamp of the submission, except in a panel that adds it to the queue.
 const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
-/// What has no series here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing sits on the
-/// devices, the daemon does not restart, no I/O takes a second, and no drive has others to compare it with
-/// (`deploy/grafana/synthetic.py` has these).
+/// Series that do not exist here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing is
+/// stacked on the devices, the daemon does not restart, no I/O takes a second, and no drive has others to be compared with.
+/// `deploy/grafana/synthetic.py` covers these.
 const ABSENT: [&str; 6] = [
     "biolat_completion_off_node_share",
     "biolat_requeues_total",
@@ -61,23 +61,22 @@ const ABSENT: [&str; 6] = [
     "biolat_slowdown:score1w",
 ];
 
-/// Histograms by model, and their quantiles. They are made of histograms that are multiplied, which Debian's Prometheus does not
-/// support.
+/// Histograms by model and their quantiles. They multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: [&str; 3] = [
     "model_op:biolat_device_latency_seconds",
     "model_class_op:biolat_total_latency_seconds",
     "model_op:biolat_total_latency_seconds:p99",
 ];
 
-/// Rules by pod. No pod runs here.
+/// Rules by pod. There are no pods here.
 const OF_PODS: &str = "namespace_pod_device_op";
 
-/// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here, and none is
+/// Parts of the names of rules that compare drives of one model. There are too few drives of one model here, and none is
 /// overloaded.
 const OF_PEERS: [&str; 5] =
     ["_op_size_work:", "slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:", "biolat_work:overloaded"];
 
-/// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
+/// A daemon, and devices for all panels: one is busy, one has errors, and one has no iostats.
 struct DashboardSetup {
     busy: LoopDevice,
     failing: LoopDevice,
@@ -89,7 +88,7 @@ impl DashboardSetup {
     fn new() -> Self {
         let busy = LoopDevice::attach("busy", true);
         let failing = LoopDevice::attach("failing", false);
-        // Direct I/O beyond the end of the file that a loop device is attached to is an error.
+        // Direct I/O beyond the end of the backing file fails.
         failing.file().set_len(1 << 20).unwrap();
         let unmeasured = LoopDevice::attach("unmeasured", true);
         set_attribute(&unmeasured.name, "queue/iostats", "0");
@@ -119,7 +118,7 @@ impl DashboardSetup {
         });
     }
 
-    /// A Prometheus that scrapes the daemon as a node of a cluster, with rules that are evaluated each second.
+    /// Starts a Prometheus that scrapes the daemon as a node of a cluster, and evaluates the rules every second.
     fn prometheus(&self, kind: &Kind) -> Prometheus {
         let rules = recording_rules_with(kind.rules, "1s", "[5m]");
         let config = format!(
@@ -157,11 +156,11 @@ struct Kind {
     scrape: &'static str,
     rules: &'static str,
     dashboard: &'static str,
-    /// Whether it supports the rules of [`OF_MODELS`].
+    /// Whether it supports the rules in [`OF_MODELS`].
     has_models: bool,
 }
 
-/// 3.8 or later.
+/// Prometheus 3.8 or later.
 fn native() -> Kind {
     Kind {
         name: "prometheus-native",
@@ -174,7 +173,7 @@ fn native() -> Kind {
     }
 }
 
-/// Debian's, with the flag.
+/// Debian's Prometheus, with the feature flag.
 fn native_by_flag() -> Kind {
     Kind {
         name: "prometheus-flag",
@@ -186,7 +185,7 @@ fn native_by_flag() -> Kind {
     }
 }
 
-/// Debian's, without it.
+/// Debian's Prometheus, without the flag.
 fn classic() -> Kind {
     Kind {
         name: "prometheus-classic",
@@ -209,13 +208,13 @@ struct Query {
     expression: String,
 }
 
-/// All panels, also those in collapsed rows.
+/// Returns all panels, including those in collapsed rows.
 fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
     let rows = dashboard["panels"].as_array().unwrap();
     rows.iter().flat_map(|row| iter::once(row).chain(row["panels"].as_array().into_iter().flatten()))
 }
 
-/// The queries of a dashboard, as Grafana sends them with `All` selected.
+/// Returns a dashboard's queries as Grafana sends them with `All` selected.
 fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
     let json: Value =
         serde_json::from_slice(&fs::read(deploy(&format!("grafana/{dashboard}"))).unwrap()).unwrap();
@@ -225,7 +224,7 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
         for variable in ["$cluster", "$node", "$model", "$op"] {
             text = text.replace(variable, ".*");
         }
-        assert!(!text.contains('$'), "a variable that this test does not know: {text}");
+        assert!(!text.contains('$'), "unknown variable: {text}");
         text
     };
     let variables = json["templating"]["list"].as_array().unwrap().iter().filter_map(|variable| {
@@ -248,7 +247,7 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
     queries.map(|(panel, expression)| Query { panel, expression: all(&expression) }).collect()
 }
 
-/// The value of a series in a response, or the count of its histogram.
+/// Returns the value of a series in a response, or the count of its histogram.
 fn number(series: &Value) -> f64 {
     let value = series["value"][1].as_str().or_else(|| series["histogram"][1]["count"].as_str());
     value.unwrap().parse().unwrap()
@@ -262,12 +261,12 @@ fn shows_data(name: &str, answer: &[Value]) -> bool {
 
 /// Whether the kernel keeps a timestamp of the submission for any device.
 fn has_admission(prometheus: &Prometheus) -> bool {
-    wait_for("the daemon to be scraped", || !prometheus.vector("biolat_device_info").is_empty());
+    wait_for("a scrape of the daemon", || !prometheus.vector("biolat_device_info").is_empty());
     const LACKS_IT: &str = "biolat_device_phase_available{phase=\"admission\"} == 0";
     !prometheus.vector(&format!("biolat_device_info unless on (instance, device) {LACKS_IT}")).is_empty()
 }
 
-fn has_data(kind: &Kind) {
+fn check_queries_have_data(kind: &Kind) {
     let setup = DashboardSetup::new();
     let prometheus = setup.prometheus(kind);
     let devices = [&setup.busy, &setup.failing, &setup.unmeasured].map(|device| &*device.name).join("|");
@@ -291,7 +290,7 @@ fn has_data(kind: &Kind) {
     });
 }
 
-/// Every rule can be evaluated, and every recording rule has data.
+/// Asserts that every rule can be evaluated and every recording rule returns data.
 fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
     let rules = prometheus.get("rules").unwrap();
     let rules: Vec<_> = rules["groups"]
@@ -317,36 +316,36 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
 
 #[test]
 #[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
-fn a_new_prometheus_has_data_for_every_query() {
-    has_data(&native());
+fn new_prometheus_has_data_for_every_query() {
+    check_queries_have_data(&native());
 }
 
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask deploy grafana"]
-fn an_old_prometheus_with_the_flag_has_data_for_every_query() {
-    has_data(&native_by_flag());
+fn old_prometheus_with_flag_has_data_for_every_query() {
+    check_queries_have_data(&native_by_flag());
 }
 
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask deploy grafana"]
-fn a_prometheus_without_native_histograms_has_data_for_every_query() {
-    has_data(&classic());
+fn classic_prometheus_has_data_for_every_query() {
+    check_queries_have_data(&classic());
 }
 
-/// The recorded series of a device, by their labels.
+/// Returns the recorded series of a device by their labels.
 fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
     let series = prometheus
         .vector(&format!("{{__name__=~\"instance_device.*\", device=\"{device}\", op!=\"flush\"}}"));
     series.iter().map(|series| (series["metric"].to_string(), number(series))).collect()
 }
 
-/// The first bound of classic histograms: where a value below is, nobody knows. Seconds.
+/// Lowest bound of classic histograms, in seconds. Values below it cannot be told apart.
 const FIRST_BOUND: f64 = 1.0 / 65_536.0;
 
-/// A classic bucket is two octaves, a native one an eighth of one: quantiles are the same within two octaves.
+/// A classic bucket is two octaves wide, a native one an eighth of an octave, so quantiles agree within two octaves.
 #[test]
 #[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
-fn rules_agree_for_native_and_classic_histograms() {
+fn native_and_classic_rules_agree() {
     let setup = DashboardSetup::new();
     let (new, old) = (setup.prometheus(&native()), setup.prometheus(&classic()));
     let device = &setup.busy.name;
@@ -354,11 +353,11 @@ fn rules_agree_for_native_and_classic_histograms() {
     target.read(1);
     target.write(1);
     let mut both = (BTreeMap::new(), BTreeMap::new());
-    wait_for("both to have recorded reads and writes", || {
+    wait_for("recorded reads and writes in both", || {
         both = (recorded(&new, device), recorded(&old, device));
         both.0.len() >= 8 && both.0.keys().eq(both.1.keys())
     });
-    // From here on both scrape all of the load, so that they differ only by when they began.
+    // From here on both scrape the whole load, so they differ only by their start.
     for _ in 0..20 {
         target.read(500);
         target.write(300);
@@ -368,7 +367,7 @@ fn rules_agree_for_native_and_classic_histograms() {
     thread::sleep(Duration::from_secs(3));
     both = (recorded(&new, device), recorded(&old, device));
     assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");
-    // The slowest I/O may be in the window of one only.
+    // The slowest I/O may be in the window of only one of them.
     for (name, new) in both.0.iter().filter(|(name, _)| !name.contains(":p100_")) {
         let old = both.1[name];
         let is_quantile = [":p", ":topk_p", ":worst_p"].iter().any(|part| name.contains(part));

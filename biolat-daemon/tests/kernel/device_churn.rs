@@ -1,4 +1,4 @@
-//! Many devices that live for a short time.
+//! Many short-lived devices.
 
 use std::{fs::OpenOptions, os::fd::AsRawFd as _, thread, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Attaches a file to a loop device, reads a block and detaches it, as often as that.
+/// Attaches a file to a loop device, reads a block and detaches it, this many times.
 fn attach_and_detach(device: &LoopDevice, times: u32) {
     const SET_FD: libc::Ioctl = 0x4c00;
     const CLR_FD: libc::Ioctl = 0x4c01;
@@ -26,7 +26,7 @@ fn attach_and_detach(device: &LoopDevice, times: u32) {
         let control = |request, argument: i32| {
             // SAFETY: both take a number.
             let done = || unsafe { libc::ioctl(disk.as_raw_fd(), request, argument) } == 0;
-            // Software that examines every new disk may keep it open for a moment.
+            // Software that examines every new disk can keep it open for a moment.
             wait_for("the loop device", done);
         };
         control(SET_FD, file.as_raw_fd());
@@ -45,7 +45,7 @@ fn ten_thousand_devices_leave_nothing_behind() {
     let before = Resources::of(&daemon, &daemon.fresh());
     let half = || {
         attach_and_detach(&device, 5000);
-        // Unresolved devices are waited for.
+        // Collections wait for unresolved devices to get a name.
         thread::sleep(Duration::from_secs(3));
         let figures = settled(&daemon, name).figures;
         assert_eq!(figures.metrics("biolat_device_info", &[]).len(), 1);
@@ -53,13 +53,13 @@ fn ten_thousand_devices_leave_nothing_behind() {
         Resources::of(&daemon, &figures)
     };
     let first = half();
-    // Those from before, the device's ops, and as many spare slots again for unresolved devices and slots in quarantine.
+    // The earlier slots, the device's ops, and as many spare slots again for unresolved devices and quarantine.
     let most = before.slots as u64 + slots(4);
-    assert!(first.slots <= most as f64, "{before:?}, then {first:?}, and at most {most}");
+    assert!(first.slots <= most as f64, "{before:?}, then {first:?}, expected {most} at most");
     let second = half();
-    assert!(second.slots <= most as f64, "{second:?}, and at most {most}");
+    assert!(second.slots <= most as f64, "{second:?}, expected {most} at most");
     second.assert_no_growth_since(&first);
-    // The last device is counted as exactly as any.
+    // The last device is counted exactly.
     let before = settled(&daemon, name);
     load::mixed(&device.path());
     compare(name, &before, &settled(&daemon, name));
@@ -77,19 +77,19 @@ fn slots_are_reused() {
     let _awake = Awake::all_cpus();
     let before = slots(&daemon.fresh());
     let mut rounds_with_missed = 0;
-    // More series than there are slots, so that each slot is used several times.
+    // More series than slots, so each slot is used several times.
     for round in 0..80 {
         device.detach();
         wait_for("the series to end", || reads(&Figures::scrape(daemon.address)).is_none());
         let accounted = Stat::of(&device.name).completions(READ);
         device.attach_another(if round % 2 == 0 { "b" } else { "a" });
         let sequence = attribute(&device.name, "diskseq");
-        // From here on its audit is open, and finds completions that the kernel runs no BPF program for.
+        // From here on the device is audited, and completions for which the kernel ran no BPF program are found.
         wait_for("the new series", || {
             let info = [("device", device.name.as_str()), ("diskseq", sequence.as_str())];
             !Figures::scrape(daemon.address).metrics("biolat_device_info", &info).is_empty()
         });
-        // From two CPUs at once, so that both may find no series.
+        // From two CPUs at once, so that both can find the series missing.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| Target::open(&device.path()).read(10 + round));
@@ -97,14 +97,14 @@ fn slots_are_reused() {
         });
         let of_this_life = Stat::of(&device.name).completions(READ) - accounted;
         let figures = daemon.fresh();
-        let (counted, unseen) = (reads(&figures).unwrap_or(0), figures.unseen(&device.name));
-        assert_eq!(counted + unseen, of_this_life, "round {round}: {counted} counted, {unseen} missed");
-        rounds_with_missed += u32::from(unseen > 0);
+        let (counted, missed) = (reads(&figures).unwrap_or(0), figures.missed(&device.name));
+        assert_eq!(counted + missed, of_this_life, "round {round}: {counted} counted, {missed} missed");
+        rounds_with_missed += u32::from(missed > 0);
     }
-    // The kernel rarely skips programs while all CPUs are awake; a defect of ours would not be rare.
+    // While all CPUs are awake, the kernel rarely skips programs; a bug would not be rare.
     assert!(rounds_with_missed <= 2, "missed completions in {rounds_with_missed} of 80 rounds");
     let after = settled(&daemon, &device.name).figures;
-    // A few more than before may be in quarantine at any moment.
+    // A few more slots can be in quarantine at any time.
     assert!(slots(&after) <= before + 16.0, "{} slots after 80 rounds, {before} before", slots(&after));
     assert_eq!(after.lost("no_room"), 0);
 }

@@ -1,20 +1,20 @@
-//! The disk with the temporary files, which has real interrupts.
+//! The disk that holds the temporary files; it has real interrupts.
 
 use std::fs;
 
 use crate::{
-    counts::audit_is_exact,
+    counts::assert_audit_is_exact,
     support::{Folder, load, run},
 };
 
 #[test]
 #[ignore = "needs root and a disk: cargo xtask test"]
-fn the_audit_is_exact() {
+fn audit_on_disk_is_exact() {
     let folder = Folder::new("disk", false);
     let file = folder.0.join("file");
     fs::write(&file, vec![1; 160 << 20]).unwrap();
     run("sync", &[]);
-    audit_is_exact(&disk_of(&folder), || {
+    assert_audit_is_exact(&disk_of(&folder), || {
         let target = load::Target::open(&file);
         target.read(60_000);
         target.write(2_000);
@@ -22,7 +22,7 @@ fn the_audit_is_exact() {
     });
 }
 
-/// The whole disk that a directory is on.
+/// Returns the whole disk that a directory is on.
 fn disk_of(folder: &Folder) -> String {
     let number = run("stat", &["--format=%Hd:%Ld", folder.0.to_str().unwrap()]);
     let path = fs::canonicalize(format!("/sys/dev/block/{}", number.trim())).unwrap();

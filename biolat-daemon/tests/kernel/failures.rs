@@ -1,4 +1,4 @@
-//! Failed requests, and passthrough commands.
+//! Failed requests and passthrough commands.
 
 use std::{
     fs,
@@ -25,10 +25,10 @@ use crate::support::{
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_medium_error_counts_once_by_its_status() {
+fn medium_error_counts_once() {
     let Some(drive) = ScsiDebug::load() else { return };
     let daemon = Daemon::of(&drive.name);
-    // The series exists from here on: successful completions take the probe's fast path.
+    // The series exists from here on, so successful completions take the probe's common case.
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
     drive.inject(Fault::Medium, 1);
@@ -43,7 +43,7 @@ fn a_medium_error_counts_once_by_its_status() {
     drive.inject(Fault::Medium, 0);
     let after = settled(&daemon, &drive.name);
     let growth = compare(&drive.name, &before, &after);
-    assert_eq!((growth.of(READ), growth.unseen), (40, 0));
+    assert_eq!((growth.of(READ), growth.missed), (40, 0));
     assert_eq!(after.figures.errors(&drive.name, "read", "medium"), 2);
     assert_eq!(all_errors(&after.figures, &drive.name), 2);
     for record in failed_ios(&daemon, &drive.name, 2) {
@@ -56,7 +56,7 @@ fn all_errors(figures: &Figures, device: &str) -> u64 {
     figures.value("biolat_io_errors_total", &[("device", device)]) as u64
 }
 
-/// The failed I/Os of a device: this many are counted, each has a record, and there is no other.
+/// Returns a device's failed I/Os. Asserts that this many are counted and each has a record.
 fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<SlowIo> {
     let records = slow_ios(daemon, device);
     let counted = daemon.fresh().value("biolat_failed_ios_total", &[("device", device)]);
@@ -64,10 +64,10 @@ fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<SlowIo> {
     records
 }
 
-/// The device needs 2.5 s; the timeout is 100 ms, and the kernel rounds it up by at most a second.
+/// The device needs 2.5 s. The timeout is 100 ms, which the kernel rounds up by at most a second.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_timeout_counts_once_by_its_status() {
+fn timeout_counts_once() {
     let disk = NullBlk::with_latency(2_500_000_000, &[("submit_queues", "2")]);
     block::set_attribute(&disk.name, "queue/io_timeout", "100");
     let daemon = Daemon::of(&disk.name);
@@ -80,7 +80,7 @@ fn a_timeout_counts_once_by_its_status() {
     });
     let after = settled(&daemon, &disk.name);
     let growth = compare(&disk.name, &before, &after);
-    assert_eq!((growth.of(READ), growth.unseen), (4, 0));
+    assert_eq!((growth.of(READ), growth.missed), (4, 0));
     assert_eq!(after.figures.errors(&disk.name, "read", "timeout"), 4);
     assert_eq!(all_errors(&after.figures, &disk.name), 4);
     let mut records = failed_ios(&daemon, &disk.name, 4);
@@ -92,16 +92,16 @@ fn a_timeout_counts_once_by_its_status() {
         assert!((2.5..3.0).contains(&total), "{total} s");
     }
     let seconds = growth.seconds("device", "read");
-    assert!((10.0..12.0).contains(&seconds), "{seconds} s for four requests of 2.5 s");
+    assert!((10.0..12.0).contains(&seconds), "{seconds} s in total for four requests of 2.5 s");
 }
 
-/// Whether this kernel timestamps passthrough commands by default, so that they have a latency.
+/// Whether this kernel timestamps passthrough commands by default, which gives them a latency.
 fn passthrough_has_timestamps() -> bool {
     kernel::release() < Release(6, 8)
 }
 
-/// Sends passthrough commands: they are counted, or lost as `passthrough` if the kernel does not timestamp them. Kernels that
-/// account them find them counted.
+/// Sends passthrough commands and asserts that they are counted, or lost as `passthrough` if the kernel does not timestamp them.
+/// Kernels that account them must agree with the count.
 fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
@@ -112,12 +112,12 @@ fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce())
     let lost = growth.lost("passthrough");
     let expected = if passthrough_has_timestamps() { (commands, 0) } else { (0, commands) };
     assert_eq!((counted, lost), expected, "{op}: counted and lost");
-    assert_eq!(after.figures.unseen(device), 0);
+    assert_eq!(after.figures.missed(device), 0);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn nvme_io_commands_are_driver_commands_of_the_namespace() {
+fn nvme_io_commands_count_on_namespace() {
     let name = block::device_with("device/serial", "solo");
     let path = block::path(&name);
     check_passthrough(&name, "drv_in", 50, || nvme_io(&path, false, 50));
@@ -131,31 +131,31 @@ fn solo() -> (String, PathBuf) {
     (name, Path::new("/dev").join(controller.file_name().unwrap()))
 }
 
-/// Why commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
-fn reason_of_admin_commands() -> &'static str {
+/// The reason for which commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
+fn admin_command_loss_reason() -> &'static str {
     if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" }
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn nvme_admin_commands_have_no_disk() {
+fn nvme_admin_commands_are_lost() {
     let (name, controller) = solo();
     let daemon = Daemon::of(&name);
     let before = daemon.fresh();
     nvme_identify(&controller, 30);
     let after = daemon.fresh();
-    let reason = reason_of_admin_commands();
+    let reason = admin_command_loss_reason();
     assert_eq!(after.lost(reason) - before.lost(reason), 30, "lost as {reason}");
-    assert_eq!(after.unseen(&name), 0);
+    assert_eq!(after.missed(&name), 0);
 }
 
-/// A load through the null pointer of the disk that there is not must be handled, whatever the order in memory of the programs that are
-/// loaded. Before 6.4 the kernel may not find the handler: it has crashed with two probes.
+/// The load through the null disk pointer must be handled regardless of the order of loaded programs in memory. Before 6.4 the
+/// kernel could fail to find the handler, and crashed with two probes.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn admin_commands_are_handled_by_many_probes() {
+fn many_probes_survive_admin_commands() {
     let (name, controller) = solo();
-    let reason = reason_of_admin_commands();
+    let reason = admin_command_loss_reason();
     let mut daemons = Vec::new();
     for _ in 0..6 {
         daemons.push(Daemon::of(&name));
@@ -168,9 +168,9 @@ fn admin_commands_are_handled_by_many_probes() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn scsi_commands_are_driver_commands_of_the_disk() {
+fn scsi_commands_count_on_disk() {
     let name = block::device_with("device/model", "QEMU HARDDISK");
-    // Older kernels have an op for SCSI.
+    // Older kernels have a separate op for SCSI.
     let op = READ.ops().find(|&op| op == "scsi_in").unwrap_or("drv_in");
     check_passthrough(&name, op, 50, || scsi_inquiry(&block::path(&name), 50));
 }

@@ -1,4 +1,4 @@
-//! What fails around the daemon: system calls, standard error, file descriptors.
+//! Faults around the daemon: system calls, standard error, file descriptors.
 
 use std::{
     collections::BTreeMap,
@@ -24,14 +24,14 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// What series of devices without a name, and those that have ended, may take at most.
+/// Most slots that unresolved devices and ended series can take.
 const TRANSIENT_SLOTS: f64 = 64.0;
 
-/// Every fifth bpf(2) of the daemon fails for lack of memory, while devices come and go. Nothing is lost for good: afterwards
-/// there is room for as many series as before, and nothing that was shown is counted again, as of an unknown device.
+/// Every fifth bpf(2) call of the daemon fails for lack of memory while devices come and go. Nothing is lost permanently:
+/// afterwards there is room for as many series as before, and nothing that was shown is counted again as of an unknown device.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn failed_system_calls_lose_no_slot_and_no_count() {
+fn failed_system_calls_lose_no_slots_or_counts() {
     let device = LoopDevice::attach("faults", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let _awake = Awake::all_cpus();
@@ -50,7 +50,7 @@ fn failed_system_calls_lose_no_slot_and_no_count() {
         figures.histogram("total", &device.name, "read").map_or(0, |histogram| histogram.sample_count)
     };
     let accounted_before = Stat::of(&device.name).completions(READ) - reads(&before);
-    // By the device's first collection: while collections fail, the last snapshot stays.
+    // Keyed by the time of the device's first collection, because the last snapshot stays while collections fail.
     let mut shown = BTreeMap::new();
     for round in 0..30 {
         let figures = Figures::scrape(daemon.address);
@@ -67,7 +67,7 @@ fn failed_system_calls_lose_no_slot_and_no_count() {
     kill_process(Pid::from_child(&strace), Signal::TERM).unwrap();
     strace.wait().unwrap();
 
-    // Longer than a device may be without a name.
+    // Longer than a device can be without a name.
     thread::sleep(Duration::from_millis(2500));
     device.detach();
     wait_for("the series to end", || daemon.fresh().histogram("total", &device.name, "read").is_none());
@@ -75,15 +75,19 @@ fn failed_system_calls_lose_no_slot_and_no_count() {
     let unknown = ended.lost("unknown_device") - before.lost("unknown_device");
     let total = Stat::of(&device.name).completions(READ) - accounted_before;
     let shown: u64 = shown.values().sum();
-    println!("of {total} completions {shown} were shown in time, {unknown} are of an unknown device");
-    assert!(shown + unknown <= total, "{shown} shown, {unknown} unknown, {total} in all: {:?}", daemon.log());
+    println!("{total} completions: {shown} shown in time, {unknown} of an unknown device");
+    assert!(
+        shown + unknown <= total,
+        "{shown} shown, {unknown} unknown, {total} in total: {:?}",
+        daemon.log()
+    );
     let accounted = Stat::of(&device.name).completions(READ);
     device.attach_another("c");
     Target::open(&device.path()).read(100);
     wait_for("the new series", || daemon.fresh().histogram("total", &device.name, "read").is_some());
     let last = settled(&daemon, &device.name);
-    let unseen = last.figures.unseen(&device.name);
-    assert_eq!(reads(&last.figures) + unseen, last.diskstats.completions(READ) - accounted);
+    let missed = last.figures.missed(&device.name);
+    assert_eq!(reads(&last.figures) + missed, last.diskstats.completions(READ) - accounted);
     assert_eq!(last.figures.lost("no_room"), before.lost("no_room"), "{:?}", daemon.log());
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     assert!(
@@ -94,10 +98,10 @@ fn failed_system_calls_lose_no_slot_and_no_count() {
     );
 }
 
-/// The daemon's new probe cannot be pinned: it ends, and the one that was pinned before counts on, for the next daemon.
+/// The daemon cannot pin its new probe: it exits, and the probe pinned before keeps counting for the next daemon.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn an_upgrade_that_cannot_be_kept_leaves_the_last_probe() {
+fn failed_upgrade_leaves_previous_probe() {
     let (device, bpf) = (LoopDevice::attach("unkept", true), BpfFileSystem::mount("unkept-bpf"));
     let name = device.name.as_str();
     let folder = bpf.path().to_str().unwrap();
@@ -119,7 +123,7 @@ fn an_upgrade_that_cannot_be_kept_leaves_the_last_probe() {
     assert_eq!(bpf.probes(), 1);
     Target::open(&device.path()).read(50);
     let daemon = Daemon::start(&arguments);
-    assert!(daemon.log().iter().any(|line| line.contains("with its probe")), "{:#?}", daemon.log());
+    assert!(daemon.log().iter().any(|line| line.contains("and its probe")), "{:#?}", daemon.log());
     assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
 }
 
@@ -132,18 +136,18 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// Standard error is a pipe that is full and that nobody reads.
+/// Standard error is a full pipe that nobody reads.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_stalled_log_stops_nothing() {
+fn stalled_log_blocks_nothing() {
     let device = LoopDevice::attach("stalled", true);
     let (mut reader, writer) = io::pipe().unwrap();
-    // Fills the pipe, and leaves it full.
+    // Fills the pipe and leaves it full.
     let mut yes = Command::new("yes").stdout(writer.try_clone().unwrap()).spawn().unwrap();
     thread::sleep(Duration::from_millis(300));
     yes.kill().unwrap();
     yes.wait().unwrap();
-    // Nobody reads the log, which has the address: take one that is free now.
+    // The log, which states the address, cannot be read, so pick a free port here.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut child = KilledOnDrop(
         Command::new(program())
@@ -163,7 +167,7 @@ fn a_stalled_log_stops_nothing() {
     let after = Figures::scrape(address).taken();
     assert!(after - before > Duration::from_millis(700), "collections stopped: {:?}", after - before);
 
-    // Somebody reads again: the next line says what is missing.
+    // When the pipe is read again, the next line reports the number of dropped lines.
     let log = Arc::new(Mutex::new(String::new()));
     let shared = Arc::clone(&log);
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The findings of `biolat` on devices whose latency is known.
+//! The findings of `biolat` on devices with known latencies.
 
 use std::{thread, time::Duration};
 
@@ -27,15 +27,15 @@ fn findings(disks: &[&NullBlk], name: &str) -> String {
     in_words(&running.end())
 }
 
-/// The findings at its end, each in one line.
+/// Returns the findings at the end of the output, each on one line.
 fn in_words(text: &str) -> String {
     text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}")).replace("\n  ", " ")
 }
 
-/// One of three disk_of twenty times as long as the others.
+/// One of three disks takes twenty times as long as the others.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_slow_device_is_named() {
+fn names_slow_device() {
     let disk_of = |ns| NullBlk::with_latency(ns, &[("submit_queues", "2")]);
     let (one, slow, other) = (disk_of(2_000_000), disk_of(40_000_000), disk_of(2_000_000));
     let text = findings(&[&one, &slow, &other], "slow");
@@ -48,10 +48,10 @@ fn the_slow_device_is_named() {
     }
 }
 
-/// A device with a queue depth of 1, and four readers. All four have a request: three wait.
+/// A device with a queue depth of 1 and four readers: all four have a request allocated, three of them wait.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn time_in_the_queue_is_reported() {
+fn reports_time_in_queue() {
     let disk = NullBlk::with_latency(5_000_000, &[("submit_queues", "1"), ("hw_queue_depth", "1")]);
     block::set_attribute(&disk.name, "queue/scheduler", "mq-deadline");
     block::set_attribute(&disk.name, "queue/nr_requests", "16");
@@ -59,14 +59,14 @@ fn time_in_the_queue_is_reported() {
     assert!(text.contains("% of the total latency is time in the queue"), "{text}");
 }
 
-/// Covers the load, and nothing but it.
+/// Covers the load and nothing else.
 const WINDOW: &str = "8s";
 
-/// The share of its drive's time that each workload takes, as the documentation asks for it.
+/// Each workload's share of its drive's time, as in the documentation.
 const SHARES: &str = "sum by (instance, device, cgroup) (rate(biolat_workload_device_seconds_total[5m])) \
     / on (instance, device) group_left () (sum by (instance, device) (rate(biolat_workload_device_seconds_total[5m])) > 0)";
 
-/// The query of the documentation for workloads that suffer from another one.
+/// Returns the documented query for workloads that suffer from another one.
 fn suffering_query() -> String {
     let documentation = include_str!("../../../docs/queries.md");
     assert!(documentation.contains(SHARES));
@@ -75,10 +75,10 @@ fn suffering_query() -> String {
     format!("(\n{query}").replace("5m", WINDOW)
 }
 
-/// One cgroup keeps 16 writes in a drive that serves one request at a time, another reads one block at a time.
+/// One cgroup keeps 16 writes in flight on a drive that serves one request at a time; another reads one block at a time.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_noisy_neighbor_is_named() {
+fn names_noisy_neighbor() {
     let device = Nbd::attach(0, |_| Duration::from_millis(3));
     let hierarchy = Hierarchy::open();
     let [backup, database] = ["/backup.service", "/database.service"].map(|path| hierarchy.create(path));
@@ -110,11 +110,12 @@ fn a_noisy_neighbor_is_named() {
     let text = running.end();
     println!("{text}");
     let table = text.split_once("workloads by share of the drive's time").unwrap().1;
-    let place = |workload| table.find(workload).unwrap_or_else(|| panic!("no {workload}: {text}"));
+    let place = |workload| table.find(workload).unwrap_or_else(|| panic!("{workload} is missing: {text}"));
     assert!(place("backup.service") < place("database.service"), "{text}");
     let words = in_words(&text);
     let expected = format!("{}: reads and writes of database.service take ", device.name);
-    let (_, sentence) = words.split_once(&expected).unwrap_or_else(|| panic!("no such finding: {text}"));
+    let (_, sentence) =
+        words.split_once(&expected).unwrap_or_else(|| panic!("the finding is missing: {text}"));
     let (latency, _) = sentence.split_once(" (mean total latency)").unwrap();
     assert!(
         latency.ends_with(" ms") && sentence.contains("% of the drive's time goes to backup.service"),

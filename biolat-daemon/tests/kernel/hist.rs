@@ -26,7 +26,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The sum of a number of all windows' blocks of a device and op.
+/// Sums a number over all windows, for one device and op.
 fn sum(lines: &[Value], device: &str, op: &str, number: impl Fn(&Value) -> u64) -> u64 {
     let blocks = lines.iter().flat_map(|line| line["blocks"].as_array().unwrap());
     blocks.filter(|block| block["device"] == device && block["op"] == op).map(number).sum()
@@ -40,44 +40,44 @@ fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// Windows of a probe of its own and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats,
-/// but for completions that one of the probes missed.
+/// Windows from a separate probe and from a daemon's API agree with the daemon's /metrics and diskstats, except for completions
+/// that one of the probes missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn its_histograms_agree_with_diskstats_and_the_daemon() {
+fn hist_agrees_with_diskstats_and_daemon() {
     let device = LoopDevice::attach("hist", true);
     let name = device.name.as_str();
     let daemon = Daemon::of(name);
     let awake = Awake::all_cpus();
     Target::open(&device.path()).read(1);
-    // Else the first figures from the daemon may be from before this read.
+    // Otherwise the first figures from the daemon could predate this read.
     daemon.fresh();
     let (host, arguments) = (daemon.address.to_string(), ["hist", "-jDF", "300ms", "-d", name]);
     let own = Biolat::start("own", &arguments);
     let remote = Biolat::start("remote", &[&arguments[..], &["--host", &host]].concat());
-    // Earlier I/O is not in the first window: both have their first figures by now.
+    // Both have their first figures by now, so earlier I/O is not in the first window.
     let (before, stat_before) = (daemon.fresh(), Stat::of(name));
     load::mixed(&device.path());
     let (after, stat) = (daemon.fresh(), Stat::of(name));
     drop(awake);
     thread::sleep(Duration::from_millis(900));
-    for (running, by_the_same_probe) in [(own, false), (remote, true)] {
+    for (running, is_same_probe) in [(own, false), (remote, true)] {
         let text = running.end();
         let windows = lines(&text);
         assert!(windows.len() >= 2, "windows: {}", windows.len());
         for (op, group) in [("read", READ), ("write", WRITE)] {
             let ios = sum(&windows, name, op, |block| block["ios"].as_u64().unwrap());
-            let unseen = sum(&windows, name, op, |block| block["unseen"][op].as_u64().unwrap_or(0));
-            let unseen_there = after.unseen_of(name, group) - before.unseen_of(name, group);
-            // By the probe that the daemon does not share.
-            let differ = if by_the_same_probe { 0 } else { unseen + unseen_there };
+            let missed = sum(&windows, name, op, |block| block["unseen"][op].as_u64().unwrap_or(0));
+            let missed_there = after.missed_of(name, group) - before.missed_of(name, group);
+            // Completions missed by a probe that the daemon does not share.
+            let differ = if is_same_probe { 0 } else { missed + missed_there };
             if op == "read" {
-                assert_eq!(ios + unseen, stat.completions(group) - stat_before.completions(group), "{text}");
-                assert_eq!(ios + unseen, load::READS);
-                assert!(unseen * 200 <= load::READS, "{unseen} unseen");
+                assert_eq!(ios + missed, stat.completions(group) - stat_before.completions(group), "{text}");
+                assert_eq!(ios + missed, load::READS);
+                assert!(missed * 200 <= load::READS, "{missed} missed");
                 let bytes = sum(&windows, name, op, |block| block["bytes"].as_u64().unwrap());
                 let accounted = stat.bytes(group).unwrap() - stat_before.bytes(group).unwrap();
-                assert!(bytes == accounted || unseen > 0 && bytes < accounted, "{bytes} of {accounted}");
+                assert!(bytes == accounted || missed > 0 && bytes < accounted, "{bytes} of {accounted}");
             }
             for phase in ["queue", "device", "total"] {
                 let metrics = |figures: &crate::support::figures::Figures| figures.latencies(phase, name, op);
@@ -97,12 +97,12 @@ fn its_histograms_agree_with_diskstats_and_the_daemon() {
                         buckets.iter().filter(|(bound, _)| holds(*bound / upper)).map(|(_, n)| n).sum()
                     })
                 };
-                if by_the_same_probe {
+                if is_same_probe {
                     let here = within(&|ratio| (ratio - 1.0).abs() < 1e-9);
                     assert_eq!(here, count, "{op}: bucket {index}");
                 } else {
-                    // The two probes read the clock one after the other: latencies differ by a bucket at most, except for
-                    // a few that were interrupted in between.
+                    // The two probes read the clock one after the other: latencies differ by at most one bucket, except for a few
+                    // that were interrupted in between.
                     let below: u64 = grown.iter().filter(|(i, _)| *i <= index).map(|(_, n)| n).sum();
                     let (least, most) = (within(&|ratio| ratio < 0.95), within(&|ratio| ratio < 1.15));
                     let slack = load::READS / 100;
@@ -116,7 +116,7 @@ fn its_histograms_agree_with_diskstats_and_the_daemon() {
     }
 }
 
-/// Rows of biolatency's output: an upper bound in microseconds, and a count.
+/// Parses biolatency's rows: an upper bound in microseconds, and a count.
 fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
     let row = |line: &str| {
         let (bounds, rest) = line.split_once(':')?;
@@ -130,8 +130,8 @@ fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
 /// biolatency uses other tracepoints, and its own clock and arithmetic.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn its_distribution_agrees_with_biolatency() {
-    // Backed by a disk, so that latencies spread over many rows.
+fn hist_agrees_with_biolatency() {
+    // Backed by a disk, to spread latencies over many rows.
     let device = LoopDevice::attach("peer", false);
     let name = device.name.as_str();
     let target = Target::open(&device.path());
@@ -153,15 +153,15 @@ fn its_distribution_agrees_with_biolatency() {
     let block = &windows[0]["blocks"][0];
     let ours = in_buckets(block, "device");
     let all: u64 = rows.iter().map(|(_, count)| count).sum();
-    // If the kernel did not run BPF programs for a completion, both missed it, and the audit finds it.
-    let (ios, unseen) = (block["ios"].as_u64().unwrap(), block["unseen"]["read"].as_u64().unwrap_or(0));
-    assert_eq!(ios + unseen, READS, "{block}");
-    assert!(all.abs_diff(ios) <= unseen, "biolatency {all}, biolat {ios}, {unseen} missed: {rows:?}");
-    assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "not spread over rows: {rows:?}");
+    // If the kernel ran no BPF programs for a completion, both missed it, and the audit finds it.
+    let (ios, missed) = (block["ios"].as_u64().unwrap(), block["unseen"]["read"].as_u64().unwrap_or(0));
+    assert_eq!(ios + missed, READS, "{block}");
+    assert!(all.abs_diff(ios) <= missed, "biolatency {all}, biolat {ios}, {missed} missed: {rows:?}");
+    assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "all in one row: {rows:?}");
     let mut below = 0;
     for (upper, count) in rows {
         below += count;
-        // A bucket is 9 % wide, and the two clocks are read some hundred nanoseconds apart.
+        // A bucket is 9 % wide, and the two clocks are read a few hundred nanoseconds apart.
         let up_to = |seconds: f64| ours.iter().filter(|(b, _)| *b <= seconds).map(|(_, n)| n).sum::<u64>();
         let seconds = upper as f64 / 1e6;
         let slack = READS / 100;
@@ -173,7 +173,7 @@ fn its_distribution_agrees_with_biolatency() {
     }
 }
 
-/// The output of a command in a terminal of this width, which `script` emulates.
+/// Returns a command's output in a terminal of this width, which `script` emulates.
 fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) -> String {
     let program = biolat();
     let line = format!("stty cols {width}; exec {} {arguments}", program.to_str().unwrap());
@@ -182,13 +182,13 @@ fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) ->
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm-256color");
     let output = command.envs(environment.iter().copied()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
-    // What was written in the place of the progress.
+    // Keeps the text that replaced the progress line.
     let text: String = text.lines().map(|line| format!("{}\n", line.rsplit('\r').next().unwrap())).collect();
     assert!(output.status.success(), "{text}");
     text
 }
 
-/// A line without its escape sequences.
+/// Removes the escape sequences from a line.
 fn without_colours(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
@@ -201,7 +201,7 @@ fn without_colours(line: &str) -> String {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_adapts_to_the_terminal() {
+fn output_adapts_to_terminal() {
     let device = LoopDevice::attach("terminal", true);
     let stop = load::StopFlag::default();
     thread::scope(|scope| {
@@ -223,7 +223,7 @@ fn it_adapts_to_the_terminal() {
                     assert!(line.chars().count() <= width, "{width}: {line}");
                 }
                 let widest = text.lines().map(|line| without_colours(line).chars().count()).max();
-                assert!(widest > Some(width - 20), "{width} columns are not used: {text}");
+                assert!(widest > Some(width - 20), "does not use {width} columns: {text}");
             }
         }
         let arguments = format!("hist 500ms 1 -d {}", device.name);

@@ -1,4 +1,4 @@
-//! fio on two devices, one of which stalls for four seconds: asked for in every way afterwards. For half a minute, or for
+//! fio on two devices, one of which stalls for four seconds, followed by every way to query it. Lasts half a minute, or
 //! `BIOLAT_HISTORY_MINUTES`.
 
 use std::{
@@ -32,15 +32,15 @@ use crate::support::{
 
 const STALL: Duration = Duration::from_secs(4);
 
-/// A stall takes as long as the file system is frozen, and what freezing and thawing take.
+/// Duration of the stall: the file system is frozen for `STALL`, plus the time for freezing and thawing.
 const STALLED: std::ops::Range<f64> = 3.9..6.0;
 
-/// Writes that stall at a time.
+/// Number of writes that stall at a time.
 const DEPTH: u32 = 4;
 
 #[test]
 #[ignore = "needs root, fio, ext4 and fsfreeze: cargo xtask test"]
-fn a_stall_is_found_and_every_sum_is_exact() {
+fn finds_stall_and_sums_are_exact() {
     let minutes: f64 =
         std::env::var("BIOLAT_HISTORY_MINUTES").map_or(0.25, |minutes| minutes.parse().unwrap());
     let half = Duration::from_secs_f64(30.0 * minutes);
@@ -79,7 +79,7 @@ fn a_stall_is_found_and_every_sum_is_exact() {
     for ((device, before), after) in [name, other].into_iter().zip(&before).zip(&after) {
         let grown = tally(device, before, after);
         let within = intervals_since(&history, began);
-        let missed = grown.unseen + grown.missing;
+        let missed = grown.missed + grown.unaccounted;
         let counted = ios(within, device);
         let accounted: u64 = grown.completions.iter().sum();
         eprintln!("{device}: {counted} I/Os in intervals, {accounted} in diskstats, {missed} missed or lost");
@@ -92,7 +92,7 @@ fn a_stall_is_found_and_every_sum_is_exact() {
     assert!(stall.iter().all(|io| io.device == name && io.op == "write"), "{stall:?}");
     assert!((1..=DEPTH as usize).contains(&stall.len()), "{stall:?}");
 
-    // In the terminal, of the daemon and of a file.
+    // The terminal, with the daemon and with a saved file.
     let folder = Folder::new("saved-history", true);
     let file = folder.0.join("history.gz");
     let (address, file) = (daemon.address.to_string(), file.to_str().unwrap());
@@ -129,11 +129,11 @@ fn a_stall_is_found_and_every_sum_is_exact() {
         let found = shown[4].lines().find(|line| line.contains(" write ")).unwrap();
         assert!(found.contains(&format!(" {name} ")), "{}", shown[4]);
     }
-    // Nothing comes any more: the sums are the same whenever they are asked for.
+    // No more I/O arrives, so the sums no longer change.
     for way in [ways[1], ways[0]] {
-        let told =
+        let outputs =
             [["--host", &address], ["--file", file]].map(|source| output(&[way, &source[..]].concat()));
-        assert_eq!(told[0], told[1], "{way:?}");
+        assert_eq!(outputs[0], outputs[1], "{way:?}");
     }
 }
 
@@ -153,7 +153,7 @@ fn windows(json: &str) -> Vec<Value> {
     json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Of `-jD`, or of all ops of `-jDF`.
+/// The output of `-jD`, or of all ops of `-jDF`.
 fn ios_of(windows: &[Value], device: &str) -> u64 {
     let blocks = windows.iter().flat_map(|window| window["blocks"].as_array().unwrap());
     blocks.filter(|block| block["device"] == device).map(|block| block["ios"].as_u64().unwrap()).sum()
@@ -173,7 +173,7 @@ pub(crate) fn ios(intervals: &[Period], device: &str) -> u64 {
     ops(intervals, device).map(|op| op.histograms[Phase::Total as usize].count()).sum()
 }
 
-/// What came in all intervals is what the counters are, bucket by bucket.
+/// Asserts that the sum over all intervals equals the counters, bucket by bucket.
 pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
     for DeviceView { device, series, .. } in &snapshot.devices {
         for op in series {
@@ -189,7 +189,7 @@ pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
     }
 }
 
-/// All bytes of reads and writes, if no I/O was missed.
+/// Asserts that the intervals contain all bytes of reads and writes, unless I/O was missed.
 fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat, missed: u64) {
     for group in GROUPS {
         let (Some(before), Some(after)) = (before.bytes(group), after.bytes(group)) else { continue };
@@ -200,7 +200,7 @@ fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat,
     }
 }
 
-/// The stall is the first of the worst.
+/// Asserts that the stall ranks first among the worst.
 fn assert_worst(json: &str, device: &str, stalled_at: Duration) {
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!((&first["device"], &first["op"]), (&device.into(), &"write".into()), "{first}");

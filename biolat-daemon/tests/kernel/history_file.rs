@@ -1,4 +1,4 @@
-//! A history that survives the daemon, in a file.
+//! A history file that survives the daemon.
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
@@ -27,10 +27,11 @@ fn history(daemon: &Daemon) -> ApiHistory {
     get(daemon, "/api/v1/history?from=0")
 }
 
-/// Killed and ended, while I/O goes on: each I/O is in one interval, and each interval begins where the one before ended.
+/// Daemons are killed and stopped during I/O: each I/O is in exactly one interval, and each interval begins where the previous
+/// one ended.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_restart_leaves_no_gap() {
+fn history_has_no_gap_after_restart() {
     let device = LoopDevice::attach("history-file", true);
     let (store, folder) = (FdStore::new("history-store"), Folder::new("history-files", true));
     let file = folder.0.join("history");
@@ -43,7 +44,7 @@ fn a_restart_leaves_no_gap() {
         target.write(70);
         wait_for("some intervals", || history(&daemon).intervals.len() > 5 * (round + 1));
         if round % 2 == 0 {
-            // SIGKILL.
+            // Drop sends SIGKILL.
             drop(daemon);
         } else {
             daemon.terminate();
@@ -70,10 +71,10 @@ fn a_restart_leaves_no_gap() {
     }
 }
 
-/// The daemon goes on without the file, and says why in one line.
+/// The daemon continues without the file, and logs the reason in one line.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_file_that_cannot_be_used() {
+fn logs_unusable_history_file() {
     let folder = Folder::new("history-files", true);
     let of_others = folder.0.join("diary");
     fs::write(&of_others, "dear diary").unwrap();
@@ -83,13 +84,13 @@ fn a_file_that_cannot_be_used() {
     for (path, expected) in [
         (
             of_others.clone(),
-            "is not a history of biolat, and is left as it is: keeping the history in memory alone",
+            "is not a biolat history, and is left unchanged: keeping the history in memory only",
         ),
         (
             folder.0.join("none/history"),
-            "No such file or directory (os error 2): keeping the history in memory alone",
+            "No such file or directory (os error 2): keeping the history in memory only",
         ),
-        (on(&read_only), "Read-only file system (os error 30): keeping the history in memory alone"),
+        (on(&read_only), "Read-only file system (os error 30): keeping the history in memory only"),
         (
             on(&small),
             "No space left on device (os error 28): keeping it in memory, trying again every minute",
@@ -107,10 +108,10 @@ fn a_file_that_cannot_be_used() {
     assert_eq!(fs::read(&of_others).unwrap(), b"dear diary");
 }
 
-/// Two daemons were told to use one file: the second one continues its history once the first one has ended.
+/// Two daemons are configured with the same file: the second continues its history when the first has ended.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_locked_file_is_taken_over_when_it_is_free() {
+fn takes_over_locked_file_when_free() {
     let folder = Folder::new("history-files", true);
     let file = folder.0.join("history");
     let device = LoopDevice::attach("history-file", true);
@@ -124,10 +125,10 @@ fn a_locked_file_is_taken_over_when_it_is_free() {
     wait_for("the line", || lines("another process has it locked") == 1);
     target.read(10);
     wait_for("the next I/Os", || ios(&history(&first).intervals, &device.name) == 110);
-    wait_for("them in the other daemon", || ios(&history(&second).intervals, &device.name) == 10);
+    wait_for("the I/Os in the other daemon", || ios(&history(&second).intervals, &device.name) == 10);
     first.terminate();
     target.read(1);
-    wait_for("the file", || lines("going on with the history in") == 1);
+    wait_for("the file", || lines("resumed the history in") == 1);
     assert_eq!(lines("another process has it locked"), 1);
     wait_for("the last I/O", || ios(&history(&second).intervals, &device.name) == 111);
     second.terminate();
@@ -135,10 +136,10 @@ fn a_locked_file_is_taken_over_when_it_is_free() {
     wait_for("the file to be read", || ios(&history(&third).intervals, &device.name) == 111);
 }
 
-/// Without a name, with a limit of the size of files: one line each, and the daemon goes on.
+/// Unlinked, or over the file size limit: one log line each, and the daemon continues.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_file_that_is_removed_or_limited() {
+fn logs_removed_or_limited_history_file() {
     let folder = Folder::new("history-files", true);
     let file = folder.0.join("history");
     let device = LoopDevice::attach("history-file", true);
@@ -154,7 +155,7 @@ fn a_file_that_is_removed_or_limited() {
         let expected = match limit {
             "unlimited" => {
                 fs::remove_file(&file).unwrap();
-                "was removed: it ends with this biolat; restart biolat to begin a new file"
+                "was removed: it will be lost when biolat-daemon stops; restart it to start a new file"
             }
             _ => "File too large (os error 27): keeping it in memory, trying again every minute",
         };

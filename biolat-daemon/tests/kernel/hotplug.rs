@@ -26,7 +26,7 @@ fn reads(figures: &Figures, device: &str) -> Option<u64> {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn another_file_at_the_same_number_is_another_series() {
+fn reused_device_number_is_new_series() {
     let device = LoopDevice::attach("lives", true);
     let name = device.name.as_str();
     let daemon = Daemon::start(&["--interval", "100ms", "--device", name]);
@@ -35,7 +35,7 @@ fn another_file_at_the_same_number_is_another_series() {
 
     Target::open(&device.path()).read(1000);
     let first = settled(&daemon, name).figures;
-    assert!(reads(&first, name).unwrap() + first.unseen(name) >= 1000);
+    assert!(reads(&first, name).unwrap() + first.missed(name) >= 1000);
     let sequence = first.label("biolat_device_info", &info, "diskseq").unwrap();
     assert_eq!(sequence, attribute(name, "diskseq"));
 
@@ -45,15 +45,15 @@ fn another_file_at_the_same_number_is_another_series() {
     assert!(gone.metrics("biolat_device_info", &info).is_empty());
     assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
 
-    // A loop device's disk statistics continue from one file to the next; the series begins anew.
+    // A loop device's disk statistics continue from one file to the next; the series starts over.
     let before = Stat::of(name).completions(READ);
     device.attach_another("b");
     Target::open(&device.path()).read(77);
     wait_for("the new series", || reads(&daemon.fresh(), name).is_some());
     let second = settled(&daemon, name);
-    let (counted, unseen) = (reads(&second.figures, name).unwrap(), second.figures.unseen(name));
-    assert_eq!(counted + unseen, second.diskstats.completions(READ) - before);
-    assert!(unseen <= 1, "{unseen} unseen");
+    let (counted, missed) = (reads(&second.figures, name).unwrap(), second.figures.missed(name));
+    assert_eq!(counted + missed, second.diskstats.completions(READ) - before);
+    assert!(missed <= 1, "{missed} missed");
     assert_eq!(second.figures.lost("no_room") + second.figures.lost("unknown_device"), 0);
     let now = second.figures.label("biolat_device_info", &info, "diskseq").unwrap();
     assert_eq!(now, attribute(name, "diskseq"));
@@ -61,10 +61,10 @@ fn another_file_at_the_same_number_is_another_series() {
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
 }
 
-/// Whether they disappear while a daemon runs or between two daemons.
+/// Regardless of whether they disappear while a daemon runs or between two daemons.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn devices_that_are_not_shown_are_not_logged_as_gone() {
+fn does_not_log_removal_of_hidden_devices() {
     let bpf = BpfFileSystem::mount("gone-bpf");
     let [shown, hidden] = ["gone-shown", "gone-hidden"].map(|name| LoopDevice::attach(name, true));
     let start = || {
@@ -94,10 +94,10 @@ fn devices_that_are_not_shown_are_not_logged_as_gone() {
     assert_one_is_logged(&start());
 }
 
-/// Without uevents in between, the collection that finds another device finds that this one is gone.
+/// Without uevents in between, the collection that finds the other device also finds that this one is gone.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_collection_that_finds_a_device_gone_does_not_count_it() {
+fn collection_that_finds_device_gone_does_not_count_it() {
     if !kernel::has_disk_sequences() {
         return kernel::skip(kernel::SAME_LOOP_DEVICE);
     }
@@ -114,7 +114,7 @@ fn a_collection_that_finds_a_device_gone_does_not_count_it() {
     let completed = || Stat::of(&device.name).completions(READ) - before;
     wait_for("the disk statistics", || completed() >= 100);
     collector.collect().unwrap();
-    // Longer than unresolved devices are waited for.
+    // Longer than the time limit for unresolved devices.
     thread::sleep(Duration::from_millis(2200));
     collector.collect().unwrap();
     let snapshot = collector.collect().unwrap();

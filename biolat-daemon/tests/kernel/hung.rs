@@ -1,4 +1,4 @@
-//! A device that hangs: its I/Os are in flight and none completes. And one that is busy, which must not look like that.
+//! A device that hangs: I/Os are in flight and none completes. And a busy one, which must not look like that.
 
 use std::{
     process::Command,
@@ -25,17 +25,17 @@ use crate::support::{
     slow_log::slow_ios,
 };
 
-/// Writes that hang at a time.
+/// Number of writes that hang.
 const WRITES: u64 = 4;
 
-/// For how long they hang.
+/// Duration of the hang.
 const HANG: Duration = Duration::from_secs(4);
 
 const BLOCK: u64 = 4096;
 
-/// Asserts that metrics show the writes that were submitted at this time, and no other I/O in flight.
+/// Asserts that the metrics show the writes submitted at this time, and no other I/O in flight.
 fn assert_hung(figures: &Figures, device: &str, submitted: Duration) {
-    // An interval and 50 ms.
+    // One interval and 50 ms.
     assert_oldest(figures, device, submitted, 0.25);
     let shown = Shown::of(figures, device);
     assert_eq!((shown.reads, shown.writes), (0, WRITES), "{shown:?}");
@@ -60,7 +60,7 @@ fn assert_hung_in_hist(daemon: &Daemon, device: &str) {
     assert!(line.is_some_and(|line| line.contains("s, the oldest for ")), "{text}");
 }
 
-/// Writes one block, which has the place for this number; returns how many seconds that took.
+/// Writes one block at the offset of `number`. Returns the duration in seconds.
 fn timed_write(device: &LoopDevice, number: u64) -> f64 {
     let target = Target::open(&device.path());
     let began = Instant::now();
@@ -70,7 +70,7 @@ fn timed_write(device: &LoopDevice, number: u64) -> f64 {
 
 #[test]
 #[ignore = "needs root, ext4 and fsfreeze: cargo xtask test"]
-fn a_hung_device_is_known_in_one_collection() {
+fn detects_hung_device_in_one_collection() {
     let (hung, busy) = (Freezable::attach("hung"), LoopDevice::attach("busy", true));
     let (device, name) = (&hung.device, hung.device.name.as_str());
     let daemon =
@@ -112,7 +112,7 @@ fn a_hung_device_is_known_in_one_collection() {
         wait_until_clear(&daemon, device);
     }
     let growth = compare(name, &before, &after);
-    assert_eq!((growth.of(WRITE), growth.unseen), (WRITES, 0));
+    assert_eq!((growth.of(WRITE), growth.missed), (WRITES, 0));
     let expected: f64 = latencies.iter().sum();
     let measured = growth.seconds("total", "write");
     assert!((expected - 0.4..expected).contains(&measured), "{measured} s, {latencies:?}");
@@ -129,7 +129,7 @@ fn a_hung_device_is_known_in_one_collection() {
         assert_eq!(slow(&after.figures) - slow(&before.figures), count, "over {over} s");
     }
     let busy_after = settled(&daemon, &busy.name);
-    compare(&busy.name, &busy_before, &busy_after).assert_few_unseen();
+    compare(&busy.name, &busy_before, &busy_after).assert_few_missed();
 
     let mut records = slow_ios(&daemon, name);
     records.sort_by_key(|record| record.sector);
@@ -138,13 +138,16 @@ fn a_hung_device_is_known_in_one_collection() {
         let found = (record.sector, record.bytes.into(), record.op.as_str(), &*record.status);
         assert_eq!(found, (number << 11, BLOCK, "write", "ok"));
         let total = record.latencies[Phase::Total as usize].unwrap().as_secs_f64();
-        assert!((latency - 0.1..=*latency).contains(&total), "{total} s, {latency} s for the writer");
+        assert!(
+            (latency - 0.1..=*latency).contains(&total),
+            "{total} s, but the writer measured {latency} s"
+        );
     }
 }
 
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
-fn busy_devices_do_not_look_hung() {
+fn busy_device_does_not_look_hung() {
     let devices = ["churn-1", "churn-2"].map(|name| LoopDevice::attach(name, true));
     let [first, second] = devices.each_ref().map(|device| (device.name.as_str(), device.path()));
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &format!("{}|{}", first.0, second.0)]);
@@ -153,11 +156,11 @@ fn busy_devices_do_not_look_hung() {
 
 #[test]
 #[ignore = "needs root, ext4, fsfreeze and prometheus: cargo xtask test"]
-fn an_alert_fires_while_a_device_hangs() {
+fn hung_device_raises_alert() {
     let (hung, busy) = (Freezable::attach("alert"), LoopDevice::attach("no-alert", true));
     let (device, name) = (&hung.device, hung.device.name.as_str());
     let daemon = Daemon::start(&["--interval", "500ms", "--device", &format!("{name}|{}", busy.name)]);
-    // After 4 s instead of a minute.
+    // Fires after 4 s instead of a minute.
     let rules = alert_rules_with("BlockDeviceHung", &[("> 30\n", "> 3\n"), ("for: 30s\n", "for: 1s\n")]);
     let prometheus = Prometheus::alerting("prometheus-alerts", daemon.address, &rules);
     let age = format!("biolat_oldest_inflight_seconds{{device=\"{name}\"}}");
@@ -183,10 +186,10 @@ fn an_alert_fires_while_a_device_hangs() {
     assert!(prometheus.query(&age).unwrap() < 1.0);
 }
 
-/// The page marks what has been in flight for more than 10 s.
+/// The page marks I/Os that have been in flight for more than 10 s.
 #[test]
 #[ignore = "needs root, ext4, fsfreeze, chromium and Playwright: cargo xtask test"]
-fn the_page_names_a_device_that_hangs() {
+fn page_names_hung_device() {
     let hung = Freezable::attach("page-hung");
     let (device, name) = (&hung.device, hung.device.name.as_str());
     let daemon = Daemon::start(&["--interval", "200ms", "--device", name]);

@@ -1,6 +1,6 @@
-//! Incidents, from the I/O to the firing alert: a daemon, the recording rules and the alert rules in a real Prometheus. A
-//! healthy device beside raises no alert. Intervals and windows are shorter than the deployed ones, thresholds are the same.
-//! A path that fails is in `multipath_alert.rs`, as few hosts can make one.
+//! Incidents, from the I/O to the firing alert: a daemon, and the recording and alert rules in a real Prometheus. A second,
+//! healthy device raises no alert. Intervals and windows are shorter than the deployed ones; thresholds are the same. A failing
+//! path is in `multipath_alert.rs`, because few hosts can create one.
 
 use std::{collections::BTreeSet, thread, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::support::{
     prometheus::{Prometheus, alert_rules_with, recording_rules_with},
 };
 
-/// Instead of five minutes.
+/// Replaces the five-minute window.
 const WINDOW: &str = "[3s]";
 
-/// How long the alerts wait, instead of 15 minutes.
+/// Shortens the alerts' wait of 15 minutes.
 const SOON: (&str, &str) = ("for: 15m\n", "for: 1s\n");
 
 /// A daemon, and a Prometheus that scrapes it.
@@ -30,7 +30,7 @@ struct Monitoring {
 }
 
 impl Monitoring {
-    /// For these devices, with changes to the rules of one alert.
+    /// Starts both for these devices, with changes to the rules of one alert.
     fn start(alert: &'static str, changes: &[(&str, &str)], devices: [&str; 2]) -> Self {
         let daemon = Daemon::start(&["--interval", "500ms", "--device", &devices.join("|")]);
         let recording = recording_rules_with("recording.yml", "500ms", WINDOW);
@@ -48,27 +48,27 @@ impl Monitoring {
         });
     }
 
-    /// Devices for which the alert has been pending or firing at any time.
+    /// Returns the devices for which the alert has ever been pending or firing.
     fn devices(&self) -> BTreeSet<String> {
         let ever = format!("max_over_time(ALERTS{{alertname=\"{}\"}}[5m])", self.alert);
         let alerts = self.prometheus.vector(&ever);
         alerts.iter().map(|alert| alert["metric"]["device"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until a device has at least this recorded value.
+    /// Waits until a recorded value of a device is at least this large.
     fn wait_until_recorded(&self, series: &str, device: &str, labels: &str, at_least: f64) {
         let query = format!("{series}{{device=\"{device}\"{labels}}}");
         wait_for(&query, || self.prometheus.query(&query).is_some_and(|value| value >= at_least));
     }
 }
 
-/// So many programs share their flushes: there are more than ten writes for each.
+/// Number of programs. That many share their flushes, so there are more than ten writes per flush.
 const PROGRAMS: u64 = 32;
 
 #[test]
 #[ignore = "needs root, a disk, ext4 and Prometheus 3.8: cargo xtask test"]
-fn a_storm_of_fsyncs_raises_an_alert() {
-    // Flushes of the first write pages of its file to a disk. Those of the second have nothing to do.
+fn fsync_storm_raises_alert() {
+    // Flushes of the first device write pages of its backing file to a disk; those of the second have nothing to do.
     let stormy = LoopDevice::attach_in(Folder::new("storm", false), false);
     let healthy = LoopDevice::attach("no-storm", true);
     let mounts = [&stormy, &healthy].map(|device| Mount::new_ext4(&device.name, &device.path()));
@@ -81,7 +81,7 @@ fn a_storm_of_fsyncs_raises_an_alert() {
         scope.spawn(|| call_fsync(&storm, PROGRAMS, Duration::ZERO, &stop));
         scope.spawn(|| call_fsync(&rare, 1, Duration::from_millis(10), &stop));
         monitoring.wait_until_firing(&stormy.name);
-        // The healthy one has enough flushes for the alert, but they are fast.
+        // The healthy device has enough flushes for the alert, but they are fast.
         let flushes = "instance_device_op:biolat_total_latency_seconds:count_rate5m";
         monitoring.wait_until_recorded(flushes, &healthy.name, ",op=\"flush\"", 10.0);
     });
@@ -90,7 +90,7 @@ fn a_storm_of_fsyncs_raises_an_alert() {
 
 #[test]
 #[ignore = "needs root, ext4, fsfreeze and Prometheus 3.8: cargo xtask test"]
-fn a_stall_among_fast_ios_raises_an_alert() {
+fn stall_among_fast_ios_raises_alert() {
     let (stalling, healthy) = (Freezable::attach("stall"), LoopDevice::attach("no-stall", true));
     let name = stalling.device.name.as_str();
     let monitoring = Monitoring::start("BlockDeviceStalled", &[], [name, &healthy.name]);
@@ -113,7 +113,7 @@ fn a_stall_among_fast_ios_raises_an_alert() {
     assert_eq!(stalls, 1.0);
 }
 
-/// A loop device with a scheduler for 512 I/Os. It keeps those that exceed the driver's 128 tags.
+/// A loop device with a scheduler for 512 I/Os, which holds those in excess of the driver's 128 tags.
 struct Scheduled(LoopDevice);
 
 impl Scheduled {
@@ -134,7 +134,7 @@ impl Drop for Scheduled {
 
 #[test]
 #[ignore = "needs root, a disk, fio and Prometheus 3.8: cargo xtask test"]
-fn a_full_queue_raises_an_alert() {
+fn full_queue_raises_alert() {
     let (full, healthy) = (Scheduled::attach("full"), Scheduled::attach("not-full"));
     let (name, healthy_name) = (full.0.name.as_str(), healthy.0.name.as_str());
     let changes = [SOON, ("[5m]", WINDOW)];
@@ -142,7 +142,7 @@ fn a_full_queue_raises_an_alert() {
     let _writers =
         [(&full, 512), (&healthy, 8)].map(|(device, depth)| Writers::start(&device.0.path(), depth));
     monitoring.wait_until_firing(name);
-    // The healthy one is busy, too, but its I/O does not wait.
+    // The healthy device is also busy, but its I/O does not wait.
     let in_device = "instance_device:biolat_device_latency_seconds:sum_rate5m";
     monitoring.wait_until_recorded(in_device, healthy_name, "", 1.0);
     assert_eq!(monitoring.devices(), [name.to_owned()].into());

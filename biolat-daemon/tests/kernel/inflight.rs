@@ -1,4 +1,4 @@
-//! I/Os in flight, and the age of the oldest one, on devices with a configured latency.
+//! I/Os in flight and the age of the oldest one, on devices with a configured latency.
 
 use std::{
     thread,
@@ -15,14 +15,14 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Seconds that an age may differ from the test's clock: an emulated machine is slow.
+/// Allowed difference between an age and the test's clock, in seconds; an emulated machine is slow.
 const TOLERANCE: f64 = 0.5;
 
 fn reads_in_flight(device: &str) -> u64 {
     block::attribute(device, "inflight").split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Reads one block, which has the place for this number; returns how many seconds that took.
+/// Reads one block at the offset of `number`. Returns the duration in seconds.
 fn timed_read(disk: &NullBlk, number: u64) -> f64 {
     let target = Target::open(&disk.path());
     let began = Instant::now();
@@ -32,7 +32,7 @@ fn timed_read(disk: &NullBlk, number: u64) -> f64 {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn slow_ios_among_fast_ones_are_in_flight() {
+fn slow_ios_are_in_flight() {
     const READS: u64 = 3;
     let slow = NullBlk::with_latency(10_000_000_000, &[("submit_queues", "2")]);
     // The default is 5 s.
@@ -65,7 +65,7 @@ fn slow_ios_among_fast_ones_are_in_flight() {
         wait_until_clear(&daemon, &device.name);
     }
     let growth = compare(&slow.name, &before, &after);
-    assert_eq!((growth.of(READ), growth.unseen), (READS, 0));
+    assert_eq!((growth.of(READ), growth.missed), (READS, 0));
     let (measured, expected) = (growth.seconds("total", "read"), latencies.iter().sum::<f64>());
     assert!((expected * 0.95..=expected).contains(&measured), "{measured} s, {latencies:?}");
     for (device, over, count) in [(&slow, "0.125", READS), (&slow, "8", READS), (&fast, "8", 0)] {
@@ -74,15 +74,15 @@ fn slow_ios_among_fast_ones_are_in_flight() {
     }
 }
 
-/// The driver has one request at a time; the others wait in the scheduler. They are the oldest ones.
+/// The driver has one request at a time; the others, among them the oldest, wait in the scheduler.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_oldest_may_wait_in_the_scheduler() {
+fn oldest_io_can_wait_in_scheduler() {
     const READS: u64 = 3;
     let one_at_a_time = [("hw_queue_depth", "1"), ("submit_queues", "1")];
     let disk = NullBlk::with_latency(3_000_000_000, &one_at_a_time);
     block::set_attribute(&disk.name, "queue/scheduler", "mq-deadline");
-    // Enough for all readers; the default is twice the queue depth of the device.
+    // Enough for all readers; the default is twice the device's queue depth.
     block::set_attribute(&disk.name, "queue/nr_requests", "64");
     let daemon = Daemon::of(&disk.name);
     let completed = || Stat::of(&disk.name).completions(READ);
@@ -95,7 +95,7 @@ fn the_oldest_may_wait_in_the_scheduler() {
         }
         for done in 0..READS {
             wait_for("a read to complete", || completed() == before + done);
-            // The driver has the next one, which was submitted with the first.
+            // The driver now has the next request, submitted at the same time as the first.
             let figures = daemon.fresh();
             assert_oldest(&figures, &disk.name, submitted, TOLERANCE);
             let shown = Shown::of(&figures, &disk.name);
@@ -107,7 +107,7 @@ fn the_oldest_may_wait_in_the_scheduler() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn busy_devices_do_not_look_hung() {
+fn busy_device_does_not_look_hung() {
     let disks = [
         NullBlk::new(&[("submit_queues", "2")]),
         NullBlk::with_latency(10_000_000, &[("submit_queues", "2")]),

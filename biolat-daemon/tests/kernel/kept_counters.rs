@@ -1,4 +1,4 @@
-//! A restart that is no reset, as Prometheus sees it.
+//! A restart that does not reset the counters, as seen by Prometheus.
 
 use std::{net::TcpListener, thread, time::Duration};
 
@@ -42,7 +42,7 @@ fn counters_continue_in_prometheus() {
         target.read(200);
         target.write(100);
         daemon = Daemon::start_command(&mut store.command(&arguments));
-        // A scrape of each daemon.
+        // Leaves time for a scrape of each daemon.
         thread::sleep(Duration::from_millis(1200));
     }
 
@@ -52,16 +52,19 @@ fn counters_continue_in_prometheus() {
     let last = after.figures.count(name, READ);
     wait_for("the last scrape", || prometheus.query(&count("read")) == Some(last as f64));
     for (op, group) in [("read", READ), ("write", WRITE)] {
-        let of_missed = growth.unseen as f64;
+        let of_missed = growth.missed as f64;
         let range = format!("max_over_time({0}[10m]) - min_over_time({0}[10m])", count(op));
         let counted = prometheus.query(&range).unwrap();
         assert!((counted..=counted + of_missed).contains(&(growth.of(group) as f64)), "{op}: {counted}");
-        // What it adds for the time before the first and after the last scrape is little.
+        // Extrapolation to the time before the first and after the last scrape adds little.
         let increase = prometheus.query(&format!("increase({}[10m])", count(op))).unwrap();
         assert!((counted - 0.5..counted * 1.2).contains(&increase), "{op}: {increase} instead of {counted}");
     }
     let resets = prometheus.vector("resets({__name__=~\"biolat_.*(_total|_count|_bucket|_sum)\"}[10m]) > 0");
     assert!(resets.is_empty(), "{resets:?}");
     assert!(prometheus.query(&missed).is_some());
-    assert!(prometheus.query("resets(process_cpu_seconds_total[10m])").unwrap() >= 1.0, "it was restarted");
+    assert!(
+        prometheus.query("resets(process_cpu_seconds_total[10m])").unwrap() >= 1.0,
+        "the daemon did not restart"
+    );
 }

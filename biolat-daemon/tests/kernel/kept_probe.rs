@@ -1,4 +1,4 @@
-//! A daemon that continues where the last one has ended, with the probe that was kept for it.
+//! A daemon that continues the previous daemon's counts with the kept probe.
 
 use std::{
     collections::BTreeMap,
@@ -21,11 +21,11 @@ use crate::support::{
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     run,
-    settled::{compare_but_for_recursion, settled},
+    settled::{compare_except_recursion, settled},
     slow_log::slow_ios,
 };
 
-/// Numbers without a pattern, the same in each run.
+/// A pseudo-random generator with a fixed seed.
 pub(crate) struct Random(u64);
 
 impl Default for Random {
@@ -49,15 +49,15 @@ pub(crate) fn arguments(device: &str) -> [&str; 4] {
     [INTERVAL[0], INTERVAL[1], "--device", device]
 }
 
-/// The counters of a device never shrink.
+/// Asserts that no counter of a device has decreased.
 pub(crate) fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     for group in [READ, WRITE] {
         let (before, after) = (before.count(device, group), after.count(device, group));
         assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
     }
     assert!(after.bytes(device, READ) >= before.bytes(device, READ));
-    assert!(after.unseen(device) >= before.unseen(device));
-    // That all workloads add up to the device is checked in each scrape.
+    assert!(after.missed(device) >= before.missed(device));
+    // Each scrape is checked for workloads that add up to the device.
     for cgroup in before.cgroups(device, "read") {
         let reads = |figures: &Figures| figures.workload_ios(device, "read", &cgroup);
         assert!(reads(after) >= reads(before), "of {cgroup}");
@@ -72,15 +72,15 @@ pub(crate) fn created(figures: &Figures, device: &str) -> BTreeMap<String, Strin
     ["read", "write"].into_iter().map(|op| (op.to_owned(), created(op))).collect()
 }
 
-/// A daemon that continues where the last one has ended.
+/// Starts a daemon that continues where the previous one ended.
 pub(crate) fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
     let daemon = Daemon::start_command(&mut store.command(arguments));
-    let continues = daemon.log().iter().any(|line| line.contains("continuing where biolat ended"));
+    let continues = daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters"));
     assert!(continues, "{:#?}", daemon.log());
     daemon
 }
 
-/// Reads and writes until it is dropped.
+/// Reads and writes while `run` runs.
 pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
     let stop = StopFlag::default();
     thread::scope(|scope| {
@@ -96,8 +96,8 @@ pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Kills a daemon at some instant under load, and starts the next one. What is scraped never shrinks.
-pub(crate) fn killed_under_load(
+/// Kills a daemon at a random moment under load and starts the next one. No scraped counter decreases.
+pub(crate) fn kill_under_load(
     device: &LoopDevice,
     daemon: Daemon,
     random: &mut Random,
@@ -107,7 +107,7 @@ pub(crate) fn killed_under_load(
         thread::sleep(Duration::from_micros(random.below(150_000)));
         let last = Figures::scrape(daemon.address);
         thread::sleep(Duration::from_micros(random.below(20_000)));
-        // SIGKILL.
+        // Drop sends SIGKILL.
         drop(daemon);
         (start_next(random), last)
     });
@@ -115,10 +115,10 @@ pub(crate) fn killed_under_load(
     next
 }
 
-/// Counted, missed and lost completions are those of the disk statistics after each restart. What is scraped never shrinks.
+/// After each restart, counted, missed and lost completions add up to the disk statistics. No scraped counter decreases.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn killed_at_any_instant_under_load() {
+fn survives_kills_under_load() {
     let rounds = std::env::var("BIOLAT_TEST_KILLS").map_or(100, |rounds| rounds.parse().unwrap());
     let device = LoopDevice::attach("kept", true);
     let name = device.name.as_str();
@@ -131,10 +131,10 @@ fn killed_at_any_instant_under_load() {
     let stored = store.names();
     assert_eq!(stored.len(), 4, "{stored:?}");
     let own = programs();
-    let (mut reads, mut unseen) = (0, 0);
+    let (mut reads, mut missed) = (0, 0);
     for _ in 0..rounds {
-        daemon = killed_under_load(&device, daemon, &mut random, |random| {
-            // So are some that have just been started.
+        daemon = kill_under_load(&device, daemon, &mut random, |random| {
+            // Kills some daemons that are still starting.
             for _ in 0..random.below(3) {
                 let mut started = store.command(&arguments(name)).stderr(Stdio::null()).spawn().unwrap();
                 thread::sleep(Duration::from_micros(random.below(120_000)));
@@ -144,13 +144,13 @@ fn killed_at_any_instant_under_load() {
             continued(&store, &arguments(name))
         });
         let after = settled(&daemon, name);
-        let growth = compare_but_for_recursion(name, &before, &after);
-        (reads, unseen) = (growth.of(READ), growth.unseen);
+        let growth = compare_except_recursion(name, &before, &after);
+        (reads, missed) = (growth.of(READ), growth.missed);
         assert_eq!(created(&after.figures, name), created_before);
     }
-    println!("{reads} reads, {unseen} unseen");
+    println!("{reads} reads, {missed} missed");
     assert!(reads > 100 * rounds);
-    assert_eq!(programs(), own, "the probe is that of the first daemon");
+    assert_eq!(programs(), own, "the first daemon's probe was replaced");
     // Maps for more series may have been added.
     assert!(store.names().keys().eq(stored.keys()), "{:?}", store.names());
     store.clear();
@@ -158,10 +158,10 @@ fn killed_at_any_instant_under_load() {
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
 }
 
-/// A daemon that is away for some time, and ends as asked to.
+/// The daemon is stopped properly and stays away for some time.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn nothing_is_missed_while_no_daemon_runs() {
+fn misses_nothing_while_no_daemon_runs() {
     let away = std::env::var("BIOLAT_TEST_AWAY").map_or(5, |seconds| seconds.parse().unwrap());
     let device = LoopDevice::attach("away", true);
     let name = device.name.as_str();
@@ -175,19 +175,19 @@ fn nothing_is_missed_while_no_daemon_runs() {
         continued(&store, &arguments(name))
     });
     let after = settled(&daemon, name);
-    compare_but_for_recursion(name, &before, &after).assert_few_unseen();
+    compare_except_recursion(name, &before, &after).assert_few_missed();
 }
 
-/// The record of an I/O is kept for the next daemon as soon as it has been read, not only with the next collection.
+/// The record of an I/O is kept for the next daemon as soon as it is read, before the next collection.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_failed_io_between_collections_stays_in_the_log() {
-    // A device on a file system that has room for half a megabyte.
+fn failed_io_between_collections_stays_in_log() {
+    // A device on a file system with room for half a megabyte.
     let folder = Folder::new("kept-log", true);
     let path = folder.0.to_str().unwrap().to_owned();
     run("mount", &["-t", "tmpfs", "-o", "size=512k", "tmpfs", &path]);
     let device = LoopDevice::attach_in(folder, false);
-    // The device has the file open.
+    // The device keeps the file open.
     run("umount", &["-l", &path]);
     let name = device.name.as_str();
     let store = FdStore::new("log-store");
@@ -198,7 +198,7 @@ fn a_failed_io_between_collections_stays_in_the_log() {
     let written =
         Command::new("dd").args(["if=/dev/zero", &to, "bs=65536", "count=9", "oflag=direct"]).output();
     assert!(!written.unwrap().status.success());
-    // Records are read each second.
+    // Records are read once a second.
     thread::sleep(Duration::from_secs(2));
     drop(daemon);
     let daemon = continued(&store, &arguments);
@@ -207,10 +207,10 @@ fn a_failed_io_between_collections_stays_in_the_log() {
     assert_eq!((records[0].bytes, records[0].op.as_str()), (65536, "write"));
 }
 
-/// A device that the last daemon knew goes, and another one comes with the same name.
+/// While no daemon runs, a known device disappears and another one appears with its name.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn another_device_while_no_daemon_runs() {
+fn device_replaced_while_no_daemon_runs() {
     if !kernel::has_disk_sequences() {
         return kernel::skip(kernel::SAME_LOOP_DEVICE);
     }
@@ -231,10 +231,10 @@ fn another_device_while_no_daemon_runs() {
     assert_eq!(after.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
 }
 
-/// A state that nobody has written completely, one of another program: the daemon says so and starts from zero.
+/// An incomplete state, or one of another program: the daemon reports it and starts from zero.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_state_that_is_broken_is_not_continued() {
+fn discards_corrupt_state() {
     let device = LoopDevice::attach("broken", true);
     let name = device.name.as_str();
     for (what, change) in [
@@ -260,11 +260,11 @@ fn a_state_that_is_broken_is_not_continued() {
     }
 }
 
-/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before, which it has
-/// detached: the next one continues its counters. What has completed since is missed.
+/// A daemon is killed after it attached its new probe and before it has kept it completely. The previous probe, already detached,
+/// is still there: the next daemon continues its counters and reports the completions since then as missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn killed_in_the_middle_of_an_upgrade() {
+fn survives_kill_during_upgrade() {
     let device = LoopDevice::attach("middle", true);
     let name = device.name.as_str();
     let store = FdStore::new("middle-store");
@@ -287,15 +287,15 @@ fn killed_in_the_middle_of_an_upgrade() {
     let log = daemon.log();
     assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
     let after = settled(&daemon, name);
-    let growth = compare_but_for_recursion(name, &before, &after);
+    let growth = compare_except_recursion(name, &before, &after);
     assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
-    assert!((100..102).contains(&growth.unseen), "{} missed", growth.unseen);
+    assert!((100..102).contains(&growth.missed), "{} missed", growth.missed);
     wait_for("the first probe to be removed", || programs().is_disjoint(&own));
     assert_eq!(store.names().len(), 4);
 }
 
-/// The state of a later version, as a daemon finds it after a downgrade.
-fn as_of_a_later_format(state: &File) {
+/// Changes the state to a later format, as a daemon finds it after a downgrade.
+fn set_later_format(state: &File) {
     const HEADER: u64 = 32;
     for place in [0, 1 << 30] {
         let mut header = [0; HEADER as usize];
@@ -304,7 +304,7 @@ fn as_of_a_later_format(state: &File) {
         }
         let mut copy = vec![0; u64::from_le_bytes(header[24..].try_into().unwrap()) as usize];
         state.read_exact_at(&mut copy, place + HEADER).unwrap();
-        // The first field is the version of the format.
+        // The first field is the format version.
         assert_eq!(copy[..2], [8, 1]);
         copy[1] = 99;
         let mut checksum = flate2::Crc::new();
@@ -315,10 +315,10 @@ fn as_of_a_later_format(state: &File) {
     }
 }
 
-/// A downgrade to a version that does not know the state is a reset: counters and their created timestamps begin anew.
+/// A downgrade to a version that does not know the state's format is a reset: counters and their created timestamps start over.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_state_of_a_later_version_is_not_continued() {
+fn discards_state_of_later_version() {
     let device = LoopDevice::attach("later", true);
     let name = device.name.as_str();
     let store = FdStore::new("later-store");
@@ -328,7 +328,7 @@ fn a_state_of_a_later_version_is_not_continued() {
     assert!(before.count(name, READ) >= 50);
     let own = programs();
     daemon.terminate();
-    as_of_a_later_format(&File::from(store.get("-state")));
+    set_later_format(&File::from(store.get("-state")));
     let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let log = daemon.log();
     assert!(log.iter().any(|line| line.contains("its state has the format of another version")), "{log:#?}");
@@ -338,13 +338,13 @@ fn a_state_of_a_later_version_is_not_continued() {
     wait_for("the old probe to be detached", || programs().is_disjoint(&own));
     Target::open(&device.path()).read(70);
     let end = settled(&daemon, name);
-    assert_eq!(compare_but_for_recursion(name, &start, &end).of(READ), 70);
+    assert_eq!(compare_except_recursion(name, &start, &end).of(READ), 70);
 }
 
-/// Options that change what a total consists of.
+/// Options that change what the totals include.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn other_totals_are_not_continued() {
+fn discards_totals_after_option_change() {
     let device = LoopDevice::attach("options", true);
     let name = device.name.as_str();
     for option in [["--sizes", "off"], ["--workloads", "off"]] {
@@ -365,10 +365,10 @@ fn other_totals_are_not_continued() {
     }
 }
 
-/// More series than the probe was loaded for: the maps that a daemon adds, at its start too, are there for the next ones.
+/// More series than the probe was loaded for: maps that a daemon adds, including at its start, are kept for the next one.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn maps_that_are_added_are_kept() {
+fn keeps_added_maps() {
     const DEVICES: usize = 45;
     let first = LoopDevice::attach("first", true);
     let store = FdStore::new("maps-store");
@@ -390,7 +390,7 @@ fn maps_that_are_added_are_kept() {
     }
     for (device, before) in all().zip(&before) {
         let after = settled(&daemon, &device.name);
-        let growth = compare_but_for_recursion(&device.name, before, &after);
+        let growth = compare_except_recursion(&device.name, before, &after);
         assert_eq!((growth.of(READ), growth.of(WRITE)), (30, 30));
     }
 }

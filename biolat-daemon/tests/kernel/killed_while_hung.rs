@@ -1,5 +1,5 @@
-//! A daemon that is killed while a thread of it waits for a drive that hangs. The process stays until the drive answers; the next
-//! daemon does not wait for that.
+//! A daemon that is killed while one of its threads waits for a hung drive. The process remains until the drive responds; the
+//! next daemon does not wait for it.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// A thread of a process.
+/// A thread of a process, as its folder in `/proc`.
 struct Task(PathBuf);
 
 impl Task {
@@ -44,12 +44,12 @@ impl Task {
         fs::read_to_string(self.0.join("comm")).unwrap_or_default().trim().to_owned()
     }
 
-    /// A letter: `D` if it waits for a drive, `Z` if it has ended.
+    /// Returns the state letter: `D` while it waits for a drive, `Z` after it has exited.
     fn state(&self) -> Option<char> {
         fs::read_to_string(self.0.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// What its open file descriptors are, without the standard streams.
+    /// Returns the targets of its file descriptors, without the standard streams.
     fn open(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.0.join("fd")) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -59,7 +59,7 @@ impl Task {
     }
 }
 
-/// The thread that writes the history waits for the drive.
+/// Whether the thread that writes the history waits for the drive.
 fn is_hung(daemon: &Daemon) -> bool {
     Task::all(daemon.pid()).iter().any(|task| task.name() == "history" && task.state() == Some('D'))
 }
@@ -72,7 +72,7 @@ fn has_line(daemon: &Daemon, text: &str) -> bool {
     daemon.log().iter().any(|line| line.contains(text))
 }
 
-/// Sends a signal that ends the process, and waits until only what hangs is left of it.
+/// Sends a fatal signal, and waits until only the hung thread is left.
 fn end(daemon: &Daemon, signal: Signal) {
     kill_process(Pid::from_raw(daemon.pid().cast_signed()).unwrap(), signal).unwrap();
     wait_for("the other threads to end", || {
@@ -81,10 +81,10 @@ fn end(daemon: &Daemon, signal: Signal) {
     thread::sleep(Duration::from_millis(200));
 }
 
-/// With pins it continues the counts, and takes over the history when the drive answers.
+/// With pins, the next daemon continues the counts; it takes over the history when the drive responds.
 #[test]
 #[ignore = "needs root, ext4 and fsfreeze: cargo xtask test"]
-fn the_next_daemon_starts_at_once_and_takes_over_the_history_later() {
+fn next_daemon_starts_at_once_and_takes_over_history_later() {
     let (device, drive) = (LoopDevice::attach("hung-history", true), Freezable::attach("history-drive"));
     let bpf = BpfFileSystem::mount("hung-history-bpf");
     let file = Path::new(drive.place()).join("history");
@@ -108,7 +108,7 @@ fn the_next_daemon_starts_at_once_and_takes_over_the_history_later() {
     target.read(50);
     wait_for("the thread to hang", || is_hung(&killed));
     end(&killed, Signal::KILL);
-    assert!(is_hung(&killed), "the test hangs it for too short a time");
+    assert!(is_hung(&killed), "the hang was too short for this test");
     target.read(30);
 
     let began = Instant::now();
@@ -116,29 +116,29 @@ fn the_next_daemon_starts_at_once_and_takes_over_the_history_later() {
     let mut next = Command::new(program());
     let next = Daemon::start_command(next.args(["--listen", &address]).args(arguments));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert!(has_line(&next, "continuing where biolat ended"), "{:#?}", next.log());
+    assert!(has_line(&next, "resumed the previous daemon's counters"), "{:#?}", next.log());
     target.read(7);
     assert_eq!(compare(&device.name, &before, &settled(&next, &device.name)).of(READ), 187);
     wait_for("intervals in memory", || history(&next).intervals.len() > 3);
-    assert!(is_hung(&killed) && !has_line(&next, "going on with the history"), "{:#?}", next.log());
+    assert!(is_hung(&killed) && !has_line(&next, "resumed the history"), "{:#?}", next.log());
 
     drop(frozen);
-    wait_for("the file to be read", || has_line(&next, "going on with the history"));
+    wait_for("the file to be read", || has_line(&next, "resumed the history"));
     let length = fs::metadata(&file).unwrap().len();
     let second = file.with_extension("2");
     wait_for("the history to be written again", || {
         fs::metadata(&file).unwrap().len() > length || fs::metadata(&second).unwrap().len() > 2000
     });
     drop(killed);
-    // All that was counted, and each interval begins where the one before ended.
+    // Nothing is missing, and each interval begins where the previous one ended.
     assert_whole(&next, &device.name);
     next.terminate();
     let last = Daemon::start(&arguments);
-    wait_for("the file to be read", || has_line(&last, "going on with the history"));
+    wait_for("the file to be read", || has_line(&last, "resumed the history"));
     assert_whole(&last, &device.name);
 }
 
-/// The history has all I/Os that were counted, and no gap.
+/// Asserts that the history contains all counted I/Os and has no gap.
 fn assert_whole(daemon: &Daemon, device: &str) {
     let _ = settled(daemon, device);
     let snapshot: Snapshot = get(daemon, "/api/v1/snapshot");
@@ -156,11 +156,11 @@ fn assert_whole(daemon: &Daemon, device: &str) {
     }
 }
 
-/// Without pins nothing of the probe stays. (After SIGABRT all would: the thread that writes the core file waits for the one that
-/// hangs.)
+/// Without pins, nothing remains of the probe. (After SIGABRT everything would, because the thread that writes the core file
+/// waits for the hung one.)
 #[test]
 #[ignore = "needs root, ext4, fsfreeze and bpftool: cargo xtask test"]
-fn what_is_left_of_it_holds_nothing_that_others_need() {
+fn hung_process_holds_no_shared_resources() {
     let drive = Freezable::attach("history-drive");
     let device = LoopDevice::attach("hung-history", true);
     let hangs = std::env::var("BIOLAT_TEST_HANGS").map_or(2, |hangs| hangs.parse().unwrap());
@@ -180,15 +180,15 @@ fn what_is_left_of_it_holds_nothing_that_others_need() {
         assert_eq!(hung, ["history"], "after {signal:?}");
         wait_for("the kernel to free the probe", || programs().is_subset(&others));
         TcpListener::bind(daemon.address).unwrap();
-        assert!(is_hung(&daemon), "{signal:?}: it ended before this was tried");
+        assert!(is_hung(&daemon), "{signal:?}: the process ended too early for this test");
         drop(frozen);
     }
 }
 
-/// No thread that reads or writes files has a socket or a part of the probe.
+/// No thread that reads or writes files has a socket or part of the probe.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn threads_that_a_drive_may_hang_have_their_own_descriptors() {
+fn threads_with_file_io_have_own_descriptors() {
     let folder = Folder::new("descriptors", true);
     let device = LoopDevice::attach("descriptors", true);
     let (history, web_config) = (folder.0.join("history"), folder.0.join("web.yml"));
@@ -217,6 +217,6 @@ fn threads_that_a_drive_may_hang_have_their_own_descriptors() {
     assert_eq!(
         with_others.len(),
         3,
-        "those that serve, collect and wait for runs of the probe: {with_others:?}"
+        "expected only the serving, collecting and grace period threads: {with_others:?}"
     );
 }

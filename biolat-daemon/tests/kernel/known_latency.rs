@@ -1,4 +1,4 @@
-//! Devices with a configured latency: what is measured is at or above it, and agrees with fio.
+//! Devices with a configured latency: measured latencies are at or above it, and agree with fio.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ use crate::support::{
     slow_log::slow_ios,
 };
 
-fn takes(ns: u64, requests: u32) {
+fn check_latency(ns: u64, requests: u32) {
     let seconds = ns as f64 / 1e9;
     let disk = NullBlk::with_latency(ns, &[("submit_queues", "2")]);
     let daemon = Daemon::of(&disk.name);
@@ -32,7 +32,7 @@ fn takes(ns: u64, requests: u32) {
     let (ours, fio) = (quantile_index(&buckets("total"), 0.5), index_of(report.median()));
     let in_device = quantile_index(&buckets("device"), 0.5);
     println!(
-        "{:.0} us: {share:.4} at or above; medians: fio's {:.1} us, bucket {fio}; total {ours}, device {in_device}, set {}",
+        "{:.0} us: {share:.4} at or above; medians: fio {:.1} us, bucket {fio}; total {ours}, device {in_device}, configured {}",
         seconds * 1e6,
         report.median() * 1e6,
         index_of(seconds)
@@ -42,38 +42,38 @@ fn takes(ns: u64, requests: u32) {
     let growth = compare(&disk.name, &before, &after);
     let (summed, count) = (growth.seconds("device", "read"), growth.latencies("device", "read"));
     assert!(summed >= seconds * count as f64, "{summed} s for {count} times {seconds} s");
-    assert!((ours - fio).abs() <= 2, "the median is in bucket {ours}, fio's in {fio}");
-    assert!((in_device - fio).abs() <= 2, "the device's median is in bucket {in_device}, fio's in {fio}");
+    assert!((ours - fio).abs() <= 2, "the total median is in bucket {ours}, fio's in {fio}");
+    assert!((in_device - fio).abs() <= 2, "the device median is in bucket {in_device}, fio's in {fio}");
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn of_100_us() {
-    takes(100_000, 5000);
+fn latency_of_100_us() {
+    check_latency(100_000, 5000);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn of_1_ms() {
-    takes(1_000_000, 2000);
+fn latency_of_1_ms() {
+    check_latency(1_000_000, 2000);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn of_20_ms() {
-    takes(20_000_000, 150);
+fn latency_of_20_ms() {
+    check_latency(20_000_000, 150);
 }
 
 /// Longer than the probe's common case handles.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn of_50_ms() {
-    takes(50_000_000, 100);
+fn latency_of_50_ms() {
+    check_latency(50_000_000, 100);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn of_2_s_each_is_recorded() {
+fn records_each_io_of_2_s() {
     const IOS: [(&str, u64, usize); 5] = [
         ("read", 0, 4096),
         ("read", 1 << 11, 64 << 10),

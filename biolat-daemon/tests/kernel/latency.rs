@@ -1,4 +1,4 @@
-//! Latencies agree with fio's and with the kernel's sums.
+//! Latencies agree with fio and with the kernel's sums.
 
 use crate::support::{
     awake::Awake,
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
-    // Backed by a disk and with CPUs that are awake, so that fio's own time per request is small in comparison.
+    // Backed by a disk and with all CPUs awake, to make fio's own time per request comparatively small.
     let _awake = Awake::all_cpus();
     let device = LoopDevice::attach("fio", false);
     load::Target::open(&device.path()).fill();
@@ -33,7 +33,7 @@ fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
     let requests = after.diskstats.completions(READ) - before.diskstats.completions(READ);
     let ours = quantile_index(&buckets, 0.5);
     println!(
-        "{depth}: fio's median {:.1} us, bucket {}; ours {ours}; {requests} I/Os",
+        "{depth}: fio's median is {:.1} us, in bucket {}, ours in {ours}; {requests} I/Os",
         fio * 1e6,
         index_of(fio)
     );
@@ -44,8 +44,8 @@ fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
 fn median_agrees_with_fio_at_depth_1() {
-    // fio measures an asynchronous request from when its submission has returned, when it may be half done; a synchronous
-    // one it measures over the whole call.
+    // fio starts timing an asynchronous request when the submission returns, and by then it can be half done; for a synchronous
+    // request it times the whole call.
     median_agrees_with_fio(1, "256k", "psync");
 }
 
@@ -58,7 +58,7 @@ fn median_agrees_with_fio_at_depth_32() {
 /// Queue and device add up to the total, and the total agrees with the kernel's sum.
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
-fn sums_agree_with_each_other_and_with_the_kernels() {
+fn sums_agree_with_kernel() {
     let device = LoopDevice::attach("sums", true);
     set_attribute(&device.name, "queue/wbt_lat_usec", "2000");
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
@@ -77,8 +77,8 @@ fn sums_agree_with_each_other_and_with_the_kernels() {
     assert!((queue + in_device - total).abs() < 1e-9 * 2.0, "{queue} + {in_device} = {total}");
 
     let kernel = after.diskstats.seconds(READ) - before.diskstats.seconds(READ);
-    println!("total {total:.3} s, the kernel's own {kernel:.3} s");
-    // The kernel reads the clock a little later, when the request's bios have ended, and accounts milliseconds.
-    assert!(total <= kernel + 0.002, "{total} s, and the kernel has {kernel} s");
-    assert!(total > kernel * 0.98, "{total} s, and the kernel has {kernel} s");
+    println!("total {total:.3} s, the kernel's {kernel:.3} s");
+    // The kernel reads the clock slightly later, after ending the request's bios, and accounts in milliseconds.
+    assert!(total <= kernel + 0.002, "{total} s, the kernel accounted {kernel} s");
+    assert!(total > kernel * 0.98, "{total} s, the kernel accounted {kernel} s");
 }

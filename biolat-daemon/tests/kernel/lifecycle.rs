@@ -1,4 +1,4 @@
-//! Start, end, and error messages when the start fails.
+//! Start, stop, and error messages when the start fails.
 
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::support::{
     machine::possible_cpus,
 };
 
-/// Runs a command to its end; returns its exit code and standard error.
+/// Runs a command to its end. Returns its exit code and standard error.
 fn fails(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -23,12 +23,12 @@ fn fails(command: &mut Command) -> (Option<i32>, String) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_ends_quickly_and_leaves_no_program_behind() {
+fn stops_quickly_and_leaves_no_program() {
     let before = programs();
     let daemon = Daemon::start(&["--interval", "1s"]);
     let own = &programs() - &before;
-    assert_eq!(own.len(), 3, "three programs");
-    // Neither an idle connection nor an incomplete request delays the end.
+    assert_eq!(own.len(), 3, "number of programs");
+    // Idle connections and incomplete requests must not delay the stop.
     let _idle = TcpStream::connect(daemon.address).unwrap();
     let mut slow = TcpStream::connect(daemon.address).unwrap();
     slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
@@ -40,18 +40,18 @@ fn it_ends_quickly_and_leaves_no_program_behind() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_devices_it_serves_and_logs_that_there_are_none() {
+fn serves_and_logs_without_devices() {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "none-of-that-name"]);
-    assert!(daemon.log().iter().any(|line| line.contains("no block device to show")), "{:?}", daemon.log());
+    assert!(daemon.log().iter().any(|line| line.contains("no block devices to show")), "{:?}", daemon.log());
     let figures = daemon.fresh();
     assert!(figures.metrics("biolat_device_info", &[]).is_empty());
     assert_eq!(figures.metrics("biolat_build_info", &[]).len(), 1);
 }
 
-/// They are left out by default, unless the machine has nothing else.
+/// Loop devices are hidden by default, unless the machine has no other devices.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn loop_devices_are_shown_if_asked_for() {
+fn shows_loop_devices_on_request() {
     let device = LoopDevice::attach("left-out", true);
     let is_request_based = |name: &String| std::path::Path::new("/sys/block").join(name).join("mq").is_dir();
     let mut names = std::fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().file_name());
@@ -69,7 +69,7 @@ fn loop_devices_are_shown_if_asked_for() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_kernel_measures_the_probe_on_request() {
+fn measures_probe_on_request() {
     let daemon = Daemon::start(&["--probe-stats", "--interval", "100ms"]);
     assert_eq!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).len(), 1);
     drop(daemon);
@@ -77,25 +77,25 @@ fn the_kernel_measures_the_probe_on_request() {
     assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
 }
 
-/// The number of paths grows fast with branches, and the verifier rejects a program after a million instructions.
+/// The number of paths grows quickly with branches, and the verifier rejects a program after a million instructions.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_verifier_walks_few_instructions() {
+fn verifier_walks_few_instructions() {
     let host = Host::default();
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
     let kernel = Kernel::from_btf(&kernel_btf(&host).unwrap()).unwrap();
     for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
         let probe = Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap();
         let walked = probe.program_counts().unwrap().verified_instructions;
-        println!("the verifier walked {walked} instructions, with {workloads} workloads");
-        // Before Linux 5.16 the kernel does not report it.
+        println!("the verifier walked {walked} instructions with {workloads} workloads");
+        // The kernel reports the number since Linux 5.16.
         assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
     }
     let _probe = Probe::attach(kernel, &host, 4, &Options { workloads: 0, ..options }).unwrap();
-    // A program of another process may end while the kernel's list is read.
+    // A program of another process can end while the kernel's list is read.
     let loaded = loaded_programs().flatten().filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
-    println!("and {walked} of the program that looks at requests in flight");
+    println!("and {walked} of the program that surveys I/Os in flight");
     assert!(walked < 15_000, "{walked}");
 }
 
@@ -114,10 +114,10 @@ fn two_daemons_on_different_ports() {
     );
 }
 
-/// The last snapshot stays, the failure is counted and logged, and collections resume when they can.
+/// The last snapshot stays, the failure is counted and logged, and collections resume when possible.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_failed_collection_is_no_gap() {
+fn failed_collection_keeps_last_snapshot() {
     let folder = Folder::new("sysfs", true);
     for name in ["block", "kernel"] {
         symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
@@ -139,10 +139,10 @@ fn a_failed_collection_is_no_gap() {
     assert!(daemon.fresh().taken() > during.taken());
 }
 
-/// The kernel writes one value per possible CPU into a reader's buffer, whatever sysfs lists.
+/// The kernel writes one value per possible CPU into a reader's buffer, whatever sysfs says.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
+fn rejects_wrong_cpu_count_in_sysfs() {
     let folder = Folder::new("cpus", true);
     let possible = folder.0.join("possible");
     for wrong in ["0".to_owned(), format!("0-{}", 2 * possible_cpus() - 1)] {
@@ -172,15 +172,15 @@ fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
     }
 }
 
-/// So that even their first I/O takes the common path of the probe.
+/// This way even their first I/O takes the probe's common case.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn reads_and_writes_have_series_before_their_first_io() {
+fn creates_series_before_first_io() {
     let device = LoopDevice::attach("early", true);
     let daemon = Daemon::of(&device.name);
     assert_eq!(series_in_table(&device.name), 2);
     device.detach();
     device.attach_another("b");
-    wait_for("the series of another life", || series_in_table(&device.name) == 2);
+    wait_for("the series of the next device", || series_in_table(&device.name) == 2);
     drop(daemon);
 }

@@ -1,4 +1,4 @@
-//! Limits that the daemon is under: of memory, of threads, of open files. Clients cannot make it exceed them.
+//! Limits on the daemon's memory, threads and open files. Clients cannot make it exceed them.
 
 use std::{
     collections::VecDeque,
@@ -24,16 +24,17 @@ use crate::support::{
     run,
 };
 
-/// What the chart's limit leaves for everything but the counters of its largest node.
+/// Headroom of the chart's limit beyond the counters of the largest node.
 const LIMIT: u64 = 128 << 20;
 const DEVICES: usize = 300;
 const ATTACK_TIME: Duration = Duration::from_secs(12);
 
-/// A cgroup with a limit, removed when it is dropped.
+/// A cgroup with a limit, removed on drop.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// In the controller's hierarchy of version 1 or in that of version 2, whose limits have these names.
+    /// Creates a cgroup in the controller's version 1 hierarchy or in the version 2 hierarchy. `limits` are the file names in
+    /// each.
     fn new(controller: &str, limits: [&str; 2], limit: u64) -> Self {
         let version_1 = Path::new("/sys/fs/cgroup").join(controller);
         let (root, file) = match version_1.is_dir() {
@@ -51,13 +52,13 @@ impl Cgroup {
         fs::write(&path, value.to_string()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// The most memory that it has had.
+    /// Returns the peak memory use.
     fn peak_memory(&self) -> u64 {
         let read = |file| fs::read_to_string(self.0.join(file)).ok()?.trim().parse().ok();
         read("memory.max_usage_in_bytes").or_else(|| read("memory.peak")).unwrap_or(0)
     }
 
-    /// A daemon in it.
+    /// Starts a daemon in the cgroup.
     fn daemon(&self, arguments: &str) -> Daemon {
         let script = format!(
             "echo $$ > {}/cgroup.procs && exec \"$0\" --listen 127.0.0.1:0 {arguments}",
@@ -70,14 +71,14 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        // A process that has just ended is in it for a moment.
+        // A process that has just ended is still in it for a moment.
         while fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(50));
         }
     }
 }
 
-/// Many loop devices of one file, detached when they are dropped.
+/// Many loop devices on one file, detached on drop.
 struct LoopDevices(Vec<String>);
 
 impl LoopDevices {
@@ -105,7 +106,7 @@ impl Drop for LoopDevices {
     }
 }
 
-/// A client that requests a body, and reads none of it.
+/// Opens a client that requests a body and reads none of it.
 fn reader(address: SocketAddr, number: u32) -> Option<TcpStream> {
     const REQUESTS: [&str; 4] = [
         "/metrics HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -125,14 +126,14 @@ fn reader(address: SocketAddr, number: u32) -> Option<TcpStream> {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
+fn slow_readers_stay_within_memory_limit() {
     let folder = Folder::new("many", true);
     let devices = LoopDevices::attach(&folder, DEVICES);
     let cgroup = Cgroup::new("memory", ["memory.limit_in_bytes", "memory.max"], LIMIT);
     let daemon = cgroup.daemon("--interval 2s --loop --classic-buckets all");
     devices.read_and_write();
     daemon.fresh();
-    // The largest answer: the heap has grown for it before.
+    // The largest response, which has already grown the heap.
     let body = http::get(daemon.address, "/metrics", "").unwrap().body.len();
     let before = daemon.fresh();
     let resident = |figures: &Figures| figures.value("process_resident_memory_bytes", &[]);
@@ -172,7 +173,7 @@ fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
         cgroup.peak_memory() as f64 / MIB,
     );
     assert_eq!(during.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
-    // But for two answers, which the allocator may keep.
+    // Except for two responses, which the allocator can keep.
     let limit = resident(&before) + 2.0 * body as f64;
     wait_for("the memory to be free again", || resident(&daemon.fresh()) < limit);
 }
@@ -180,7 +181,7 @@ fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
 /// Connections leave the descriptors that collections need.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn with_few_descriptors_idle_clients_fail_no_collection() {
+fn idle_clients_leave_descriptors_for_collections() {
     let mut command = Command::new("sh");
     command
         .args(["-c", "ulimit -n 48; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms --loop"])
@@ -197,10 +198,10 @@ fn with_few_descriptors_idle_clients_fail_no_collection() {
     assert!(figures.has_device(&device.name));
 }
 
-/// At its limit of threads the daemon starts none, and uses those that it has.
+/// At its thread limit the daemon makes do with the threads that it has.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_further_threads_requests_are_answered() {
+fn answers_requests_at_thread_limit() {
     let cgroup = Cgroup::new("pids", ["pids.max", "pids.max"], 100);
     let daemon = cgroup.daemon("--interval 100ms");
     cgroup.set("pids.max", 1);
@@ -218,10 +219,10 @@ fn without_further_threads_requests_are_answered() {
     assert!(!daemon.log().iter().any(|line| line.contains("panicked")), "{:?}", daemon.log());
 }
 
-/// A thread that cannot be started is one line, whichever thread it is, of the daemon and of `biolat`.
+/// Failure to start any thread is a one-line error, in the daemon and in `biolat`.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn too_low_a_limit_of_threads_is_one_line() {
+fn reports_low_thread_limit_in_one_line() {
     let folder = Folder::new("no-threads", true);
     let cgroup = Cgroup::new("pids", ["pids.max", "pids.max"], 1);
     let history = format!("--history-file {}", folder.0.join("history").display());
@@ -239,7 +240,7 @@ fn too_low_a_limit_of_threads_is_one_line() {
             );
             let output = Command::new("sh").args(["-c", &script]).arg(&program).output().unwrap();
             let log = String::from_utf8(output.stderr).unwrap();
-            // timeout cannot start the daemon.
+            // `timeout` could not start the daemon.
             if log.contains("fork system call failed") {
                 continue;
             }

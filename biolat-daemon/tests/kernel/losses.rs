@@ -28,7 +28,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_iostats_every_io_is_lost_as_iostats_off() {
+fn io_without_iostats_is_lost() {
     let device = LoopDevice::attach("iostats", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let target = Target::open(&device.path());
@@ -45,7 +45,7 @@ fn without_iostats_every_io_is_lost_as_iostats_off() {
         assert!(!off.has_phase(&device.name, name), "{name}");
     }
 
-    // A daemon that starts now logs it, with the command that enables it.
+    // A daemon that starts now logs the problem, with the command that enables iostats.
     let late = Daemon::start(&["--device", &device.name]);
     let command = format!("echo 1 > /sys/block/{}/queue/iostats", device.name);
     assert!(late.log().iter().any(|line| line.ends_with(&command)), "{:?}", late.log());
@@ -62,7 +62,7 @@ fn host() -> Host {
     Host::default()
 }
 
-/// A probe that reads a zero for the dispatch time, as the kernel leaves it for a queue without statistics. Not
+/// Returns a probe that always reads a zero dispatch time, which the kernel leaves in requests of a queue without statistics. Not
 /// every machine has such a queue.
 fn probe_without_dispatch_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
@@ -75,7 +75,7 @@ fn probe_without_dispatch_times() -> Probe {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_dispatch_times_the_total_is_complete() {
+fn total_is_complete_without_dispatch_times() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
@@ -84,7 +84,7 @@ fn without_dispatch_times_the_total_is_complete() {
     let probe = probe_without_dispatch_times();
     target.read(100);
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 100);
-    // From now on the series is in the table: both paths of the probe are tested.
+    // From here on the series is in the table, so both paths of the probe are tested.
     let mut collector = Collector::new(host(), selection, found, probe).unwrap();
     collector.collect().unwrap();
     target.read(200);
@@ -114,7 +114,7 @@ fn missed_reads(snapshot: &Snapshot, device: &str) -> u64 {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_audit_notices_a_detached_probe() {
+fn audit_detects_detached_probe() {
     let device = LoopDevice::attach("audit", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host(), selection, Options::default()).unwrap();
@@ -130,13 +130,13 @@ fn the_audit_notices_a_detached_probe() {
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) == accounted + 350);
     let after = collector.collect().unwrap();
     assert_eq!(reads(&after, &device.name), 100);
-    assert_eq!(missed_reads(&after, &device.name), 250, "one collection is enough");
+    assert_eq!(missed_reads(&after, &device.name), 250, "one collection must be enough");
 }
 
 /// Each completion passes both programs.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn nothing_is_counted_twice_beside_the_understudy() {
+fn understudy_counts_nothing_twice() {
     const THREADS: u64 = 8;
     const READS: u64 = 5_000;
     let device = LoopDevice::attach("understudy", true);
@@ -144,8 +144,8 @@ fn nothing_is_counted_twice_beside_the_understudy() {
     let mut collector = Collector::attach(host(), selection, Options::default()).unwrap();
     let map_bytes = collector.health().map_bytes;
     collector.probe_mut().add_understudy_counters().unwrap();
-    assert_eq!(collector.health().map_bytes, 2 * map_bytes, "the understudy has as many counters");
-    wait_for("the runs in progress", || collector.probe_mut().attach_understudy().unwrap());
+    assert_eq!(collector.health().map_bytes, 2 * map_bytes, "the understudy needs as many counters");
+    wait_for("the end of the runs in progress", || collector.probe_mut().attach_understudy().unwrap());
     assert!(!collector.probe_mut().lacks_understudy());
     let accounted = Stat::of(&device.name).completions(READ);
     let before = reads(&collector.collect().unwrap(), &device.name);
@@ -157,7 +157,7 @@ fn nothing_is_counted_twice_beside_the_understudy() {
     wait_for("the disk statistics", || {
         Stat::of(&device.name).completions(READ) == accounted + THREADS * READS
     });
-    // What was left to the understudy is not lost, and this is certain some collections later.
+    // Completions left to the understudy are not lost; a few collections later the losses are final.
     let (mut counted, mut lost) = (0, 0);
     for _ in 0..5 {
         let snapshot = collector.collect().unwrap();

@@ -1,12 +1,7 @@
-//! The real probe on the real kernel with real devices. `cargo xtask test` runs these, one at a time, where
-//! the machine can: they need root, and each module lists there what else it needs.
+//! The real probe on the real kernel with real devices. `cargo xtask test` runs these tests one at a time where the machine can:
+//! they need root, and each module's entry there lists its other requirements.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 mod admission;
 mod api;

@@ -1,4 +1,4 @@
-//! Multipath devices of which a path fails.
+//! Multipath devices with a failing path.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ use crate::{
 const BLOCK: u64 = 4096;
 const READ_AND_WRITE: [Fields; 2] = [READ, WRITE];
 
-/// A label of a path.
+/// Returns a label of a path.
 fn label(figures: &Figures, path: &str, name: &str) -> String {
     figures.label("biolat_path_info", &[("device", path)], name).unwrap_or_default()
 }
@@ -38,13 +38,13 @@ fn wait_for_completions(path: &str, count: u64) {
     wait_for(&format!("I/O on {path}"), || Stat::of(path).all_completions() >= before + count);
 }
 
-/// The second path fails under load and comes back: no call fails, all I/O is accounted for. Returns how many requests the
-/// kernel took from the failed path and sent over the other one.
+/// Fails the second path under load and restores it: no call fails, and all I/O is accounted for. Returns the number of requests
+/// that the kernel moved from the failed path to the other one.
 fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPaths)) -> u64 {
     let device = TwoPaths::connect();
     let paths = &device.paths;
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
-    // The kernel refuses the probe completions in interrupts, also those of commands that are not counted.
+    // Interrupts can make the kernel refuse the probe completions, including those of commands that are not counted.
     attach_understudy(&daemon);
     let before = paths.each_ref().map(|path| settled(&daemon, path));
     for (path, Moment { figures, .. }) in paths.iter().zip(&before) {
@@ -75,9 +75,9 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
         load.join().unwrap()
     });
 
-    // The kernel takes the data away from a request that is in flight on the failed path, ends it with success and without
-    // bytes, and sends the data over the other path. The disk statistics account that end, the probe does not count it.
-    let (mut completions, mut bytes, mut counted, mut unseen, mut lost, mut excused) = (0, 0, 0, 0, 0, 0);
+    // The kernel takes the data from a request in flight on the failed path, completes the request successfully with no bytes
+    // left, and sends the data over the other path. The disk statistics account that completion; the probe does not count it.
+    let (mut completions, mut bytes, mut counted, mut audited, mut lost, mut excused) = (0, 0, 0, 0, 0, 0);
     for (path, before) in paths.iter().zip(&before) {
         let after = settled(&daemon, path);
         let growth = |figure: fn(&Moment, &str) -> u64| figure(&after, path) - figure(before, path);
@@ -87,9 +87,9 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
         });
         counted +=
             growth(|moment, path| READ_AND_WRITE.map(|group| moment.figures.count(path, group)).iter().sum());
-        unseen += growth(|moment, path| moment.figures.unseen(path));
+        audited += growth(|moment, path| moment.figures.missed(path));
         lost = growth(|moment, _| moment.figures.lost("recursion"));
-        // The audit does not know which completions were lost before: it excuses as many reads and as many writes of each path.
+        // The audit does not know which completions were lost before: it excuses as many reads and writes on each path.
         excused = 4 * after.figures.lost("recursion");
         let errors = after.figures.metrics("biolat_io_errors_total", &[("device", path)]);
         assert!(
@@ -99,20 +99,20 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
     }
     let failed_over = completions - calls;
     println!(
-        "{calls} calls, {failed_over} requests failed over, {counted} counted, {unseen} unseen, {lost} lost"
+        "{calls} calls, {failed_over} requests failed over, {counted} counted, {audited} missed, {lost} lost"
     );
     assert_eq!(bytes, calls * BLOCK);
     assert_eq!(lost, 0);
-    assert!(counted <= calls, "an I/O counts twice");
-    let missed = unseen.saturating_sub(failed_over);
+    assert!(counted <= calls, "an I/O was counted twice");
+    let missed = audited.saturating_sub(failed_over);
     assert!(counted + missed >= calls, "an I/O is missing");
-    assert!(counted + unseen <= completions && counted + unseen + excused >= completions);
+    assert!(counted + audited <= completions && counted + audited + excused >= completions);
     failed_over
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_path_loses_its_connection_under_load() {
+fn path_loses_connection_under_load() {
     let failed_over = check_failover(TwoPaths::disconnect_second, "connecting", TwoPaths::reconnect_second);
     assert!(failed_over > 0, "nothing was in flight on the path");
 }
@@ -120,7 +120,7 @@ fn a_path_loses_its_connection_under_load() {
 /// Asymmetric namespace access (ANA): the controller is live, but has no access to the namespace.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_path_loses_access_under_load() {
+fn path_loses_access_under_load() {
     check_failover(
         |device| device.set_access_of_second("inaccessible"),
         "inaccessible",
@@ -130,7 +130,7 @@ fn a_path_loses_access_under_load() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_path_below_dm_multipath_goes_offline() {
+fn dm_multipath_path_goes_offline() {
     for module in ["dm-multipath", "dm-round-robin"] {
         run("modprobe", &[module]);
     }
@@ -142,11 +142,11 @@ fn a_path_below_dm_multipath_goes_offline() {
     let state = || label(&Figures::scrape(daemon.address), &drive.name, "state");
     assert_eq!((label(&figures, &drive.name, "path_of"), state()), (mapped.name.clone(), "live".to_owned()));
     assert!(label(&figures, &drive.name, "address").ends_with(":0:0:0"), "host:channel:target:lun");
-    // The kernel requires the end of the line.
+    // The kernel requires the newline.
     block::set_attribute(&drive.name, "device/state", "offline\n");
     wait_for("the path to be offline", || state() == "offline");
     block::set_attribute(&drive.name, "device/state", "running\n");
     wait_for("the path to be live", || state() == "live");
     drop(mapped);
-    wait_for("it to be no path", || state().is_empty());
+    wait_for("the drive to be no path any longer", || state().is_empty());
 }

@@ -1,5 +1,5 @@
-//! One of two paths of a multipath device fails, from the load to the firing alert: a daemon, and a real Prometheus with the
-//! alert rule. No call fails, as the kernel uses the other path. A healthy multipath device beside raises no alert.
+//! One of two paths of a multipath device fails, from the load to the firing alert, with a daemon and a real Prometheus with the
+//! alert rule. No call fails, because the kernel uses the other path. A second, healthy multipath device raises no alert.
 
 use std::{collections::BTreeSet, thread};
 
@@ -25,10 +25,10 @@ struct Monitoring {
 }
 
 impl Monitoring {
-    /// These paths belong to a device beside.
+    /// Starts both. `others` are the paths of the healthy device.
     fn start(device: TwoPaths, others: &[String]) -> Self {
         let paths = [&device.paths[..], others].concat();
-        // Without classic histograms, which are thousands of series.
+        // Leaves out classic histograms, which are thousands of series.
         let daemon =
             Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &paths.join("|")]);
         let rule = alert_rule_with(ALERT, &SOON);
@@ -38,13 +38,13 @@ impl Monitoring {
         Self { device, prometheus, _daemon: daemon }
     }
 
-    /// The multipath devices that this query returns.
+    /// Returns the multipath devices in the result of this query.
     fn devices(&self, query: &str) -> BTreeSet<String> {
         let series = self.prometheus.vector(query);
         series.iter().map(|series| series["metric"]["path_of"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Those for which the alert has been pending or firing at any time.
+    /// Returns the devices for which the alert has ever been pending or firing.
     fn ever_alerted(&self) -> BTreeSet<String> {
         self.devices(&format!("max_over_time(ALERTS{{alertname=\"{ALERT}\"}}[10m])"))
     }
@@ -67,10 +67,10 @@ impl Monitoring {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_path_that_fails_raises_an_alert() {
+fn failed_path_raises_alert() {
     let others = block::devices_with("device/serial", "pair");
     let others: Vec<_> = others.into_iter().filter(|name| block::attribute(name, "hidden") == "1").collect();
-    assert_eq!(others.len(), 2, "paths of the device beside: {others:?}");
+    assert_eq!(others.len(), 2, "paths of the healthy device: {others:?}");
     let monitoring = Monitoring::start(TwoPaths::connect(), &others);
     let device = &monitoring.device;
 
@@ -84,7 +84,7 @@ fn a_path_that_fails_raises_an_alert() {
         monitoring.wait_until_firing("connecting");
         device.reconnect_second();
         monitoring.wait_until_resolved();
-        // A path without access may be a standby. This one had access before.
+        // A path without access may be a standby, but this one had access before.
         device.set_access_of_second("inaccessible");
         monitoring.wait_until_firing("inaccessible");
         device.set_access_of_second("optimized");

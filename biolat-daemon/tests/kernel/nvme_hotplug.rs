@@ -27,12 +27,12 @@ struct PcieSlot {
 }
 
 impl PcieSlot {
-    /// The slot of a drive.
+    /// Returns a drive's slot.
     fn of(device: &str) -> Self {
         Self { controller: fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap() }
     }
 
-    /// Offset of the slot control register, which is in the capability "PCI Express".
+    /// Returns the offset of the slot control register in the PCI Express capability.
     fn control_offset(configuration: &fs::File) -> u64 {
         let byte = |at: u64| {
             let mut byte = [0];
@@ -42,27 +42,27 @@ impl PcieSlot {
         let mut at = byte(0x34);
         while byte(at) != 0x10 {
             at = byte(at + 1);
-            assert_ne!(at, 0, "the slot has no capability \"PCI Express\"");
+            assert_ne!(at, 0, "the slot has no PCI Express capability");
         }
         at + 0x18
     }
 
-    /// Surprise removal, with requests in flight.
+    /// Removes the drive by surprise, with requests in flight.
     fn remove_drive(&self) {
         let slot = self.controller.parent().unwrap();
         let configuration = OpenOptions::new().read(true).write(true).open(slot.join("config")).unwrap();
         let at = Self::control_offset(&configuration);
         let mut control = [0; 2];
         configuration.read_exact_at(&mut control, at).unwrap();
-        // Power off, and its indicator.
+        // Power off, and the power indicator off.
         control[1] |= 0x07;
         configuration.write_all_at(&control, at).unwrap();
-        // The emulator sends no hot-plug event for a surprise removal. This makes the kernel find that the drive is gone.
+        // The emulator sends no hot-plug event for a surprise removal; this makes the kernel notice that the drive is gone.
         fs::write(self.controller.join("remove"), "1").unwrap();
     }
 }
 
-/// Reads and writes until the drive fails; returns the number of failed calls.
+/// Reads and writes until the drive fails. Returns the number of failed calls.
 fn load_until_it_fails(device: &str, stop: &StopFlag) -> u64 {
     let failed = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -88,7 +88,7 @@ fn load_until_it_fails(device: &str, stop: &StopFlag) -> u64 {
     failed.into_inner()
 }
 
-/// Waits until every worker has a request in flight, and the next completion is some time away.
+/// Waits until every worker has a request in flight and the next completion is some time away.
 fn wait_until_all_in_flight(device: &str) {
     let completions = || Stat::of(device).all_completions();
     let mut last = completions();
@@ -101,7 +101,7 @@ fn wait_until_all_in_flight(device: &str) {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_drive_is_removed_under_load_and_replaced() {
+fn drive_replaced_under_load() {
     let mut emulator = Emulator::connect();
     let name = block::device_with("device/serial", "first");
     let slot = PcieSlot::of(&name);
@@ -127,11 +127,11 @@ fn a_drive_is_removed_under_load_and_replaced() {
         let load = scope.spawn(|| load_until_it_fails(&name, &stop));
         let reads = || Stat::of(&name).completions(READ) - before.diskstats.completions(READ);
         wait_for("some reads", || reads() > 20);
-        // So slow that all requests are in flight at the removal, and none is issued during it: the emulator sometimes
-        // crashes on a request that arrives while it removes the drive.
+        // So slow that all requests are in flight at the removal and none is issued during it: the emulator sometimes crashes on
+        // a request that arrives while it removes the drive.
         emulator.throttle("first", 1);
         wait_until_all_in_flight(&name);
-        // It completes one now and then: the age of the next one is exact once that has been looked for.
+        // The drive still completes a request now and then; the next one's age becomes exact after a survey.
         wait_for("the age of the oldest", || {
             let shown = Shown::of(&daemon.fresh(), &name);
             shown.reads + shown.writes > 10 && shown.oldest > 0.3 && shown.exact
@@ -156,12 +156,12 @@ fn a_drive_is_removed_under_load_and_replaced() {
     emulator.insert("second", "bay1");
     wait_for("the other drive", || !block::devices_with("device/serial", "second").is_empty());
     let other = block::device_with("device/serial", "second");
-    assert_eq!(other, name, "the names differ: stale series of the first drive would not show");
+    assert_eq!(other, name, "the names must be equal, or stale series of the first drive would go unnoticed");
     wait_for("its figures", || Figures::scrape(address).has_device(&other));
     let info = [("device", other.as_str())];
     let start = settled(&daemon, &other);
     assert_eq!(start.figures.label("biolat_device_info", &info, "serial").unwrap(), "second");
-    // Its figures are its own, from its first request on.
+    // The new drive's figures are its own, starting with the first request.
     assert_eq!(start.figures.count(&other, READ), start.diskstats.completions(READ));
     let target = Target::open(&block::path(&other));
     target.read(300);
@@ -170,14 +170,14 @@ fn a_drive_is_removed_under_load_and_replaced() {
     assert_eq!(after.count(&other, READ), stat.completions(READ));
     assert_eq!(after.count(&other, WRITE), 200);
     assert_eq!(after.errors(&other, "read", "ioerr"), 0);
-    assert_eq!(after.unseen(&other), 0);
-    // Devices are looked at in turns, and the emulator is slow.
+    assert_eq!(after.missed(&other), 0);
+    // Devices are surveyed in turn, and the emulator is slow.
     wait_until_clear(&daemon, &other);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn multipath_io_counts_on_the_paths() {
+fn nvme_multipath_counts_on_paths() {
     // The multipath head is a disk without requests; the paths are hidden disks.
     let disks = block::devices_with("device/serial", "pair");
     let (paths, heads): (Vec<_>, Vec<_>) =
@@ -194,7 +194,7 @@ fn multipath_io_counts_on_the_paths() {
     for (path, before) in paths.iter().zip(&before) {
         let after = settled(&daemon, path);
         let growth = compare(path, before, &after);
-        assert_eq!(growth.unseen, 0);
+        assert_eq!(growth.missed, 0);
         reads.push(growth.of(READ));
         let info = [("device", path.as_str())];
         assert_eq!(after.figures.label("biolat_device_info", &info, "path_of").as_ref(), Some(head));
@@ -203,5 +203,5 @@ fn multipath_io_counts_on_the_paths() {
     }
     println!("{paths:?}: {reads:?} reads");
     assert_eq!(reads.iter().sum::<u64>(), 501);
-    assert!(reads.iter().all(|&reads| reads >= 100), "one path has nearly all reads: {reads:?}");
+    assert!(reads.iter().all(|&reads| reads >= 100), "nearly all reads are on one path: {reads:?}");
 }

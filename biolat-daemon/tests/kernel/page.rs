@@ -28,7 +28,7 @@ use crate::support::{
 /// The page's index of the zero bucket.
 const ZERO: i32 = -160;
 
-/// Two devices, and a daemon for only them.
+/// Two devices, and a daemon that shows only them.
 struct PageSetup {
     one: LoopDevice,
     other: LoopDevice,
@@ -49,7 +49,7 @@ impl PageSetup {
         format!("http://{}/", self.daemon.address)
     }
 
-    /// A browser with the page, before any load.
+    /// Opens the page in a browser, before any load.
     fn browser(&self) -> Browser {
         let mut browser = Browser::start();
         browser.open(&self.url(), &json!({}));
@@ -58,7 +58,7 @@ impl PageSetup {
     }
 }
 
-/// Growth between two scrapes, by the page's bucket index.
+/// Returns the growth between two scrapes, by the page's bucket index.
 fn cells(before: &Figures, after: &Figures, phase: &str, device: &str, op: &str) -> BTreeMap<String, u64> {
     let Some(now) = after.histogram(phase, device, op) else { return BTreeMap::new() };
     let then = before.histogram(phase, device, op);
@@ -75,7 +75,7 @@ fn total(cells: &BTreeMap<String, u64>) -> u64 {
     cells.values().sum()
 }
 
-/// The bucket that holds a quantile of these cells.
+/// Returns the bucket that holds a quantile of these cells.
 fn quantile_of(cells: &BTreeMap<String, u64>, quantile: f64) -> i32 {
     let mut cells: Vec<_> = cells.iter().map(|(index, count)| (index.parse().unwrap(), *count)).collect();
     cells.sort_unstable();
@@ -98,7 +98,7 @@ fn assert_near(text: &str, index: i32, what: &str) {
     assert!((seconds / middle - 1.0).abs() < 0.006, "{what}: {text}, not {middle} s");
 }
 
-/// Whether the row of a bucket has a colour of the palette anywhere.
+/// JavaScript: whether a bucket's row contains a colour of the palette.
 const COLOUR: &str = "(index) => { \
     const canvas = document.getElementById('heat'), ratio = canvas.width / canvas.clientWidth; \
     const row = Math.round(biolat.row(index) * ratio); \
@@ -110,27 +110,30 @@ const COLOUR: &str = "(index) => { \
     return false; }";
 
 /// Waits until the page's heat map has exactly these counts.
-fn shows(browser: &mut Browser, what: &str, expected: &BTreeMap<String, u64>) {
+fn wait_for_heat_map(browser: &mut Browser, what: &str, expected: &BTreeMap<String, u64>) {
     let mut state = Value::Null;
     let began = Instant::now();
     while state["cells"] != json!(expected) {
-        assert!(began.elapsed() < Duration::from_secs(15), "{what}: {state:#} is not {expected:#?}");
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{what}: the page shows {state:#}, not {expected:#?}"
+        );
         thread::sleep(Duration::from_millis(50));
         state = browser.evaluate("biolat.state");
     }
-    // The percentiles beside it are those of the same counts.
+    // The percentiles next to it are of the same counts.
     let quantiles = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)].map(|(id, quantile)| {
         let index = quantile_of(expected, quantile);
         assert_near(&browser.text(&format!("#{id}")), index, what);
         index
     });
-    // The fullest cell that no percentile's line crosses is visible on the canvas.
+    // The fullest cell not crossed by a percentile's line is visible on the canvas.
     let is_free = |index: &i32| quantiles.iter().all(|quantile| index.abs_diff(*quantile) > 1);
     let cells = expected.iter().map(|(index, count)| (index.parse::<i32>().unwrap(), count));
     if let Some((peak, _)) = cells.filter(|(index, _)| is_free(index)).max_by_key(|(_, count)| **count) {
-        // It is drawn with the next frame.
+        // It is drawn in the next frame.
         while browser.evaluate(&format!("({COLOUR})({peak})")) != true {
-            assert!(began.elapsed() < Duration::from_secs(15), "{what}: {peak} is not drawn");
+            assert!(began.elapsed() < Duration::from_secs(15), "{what}: bucket {peak} is not drawn");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -138,11 +141,11 @@ fn shows(browser: &mut Browser, what: &str, expected: &BTreeMap<String, u64>) {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn the_heat_map_agrees_with_the_metrics() {
+fn heat_map_agrees_with_metrics() {
     let setup = PageSetup::new();
     let before = setup.daemon.fresh();
     let mut browser = setup.browser();
-    // With credentials in the URL, as for a proxy, the page works as well.
+    // The page also works with credentials in the URL, as for a proxy.
     browser.open(&setup.url().replace("//", "//user:password@"), &json!({}));
     browser.wait_for("window.biolat?.state.drawn > 1");
     assert_eq!(browser.evaluate("document.title"), "node1 · biolat");
@@ -164,41 +167,41 @@ fn the_heat_map_agrees_with_the_metrics() {
         browser.wait_for(&format!("biolat.state.latency === '{phase}'"));
         let expected = cells(&before, &after, phase, &setup.one.name, "read");
         assert!(total(&expected) >= 700, "{expected:?}");
-        shows(&mut browser, phase, &expected);
+        wait_for_heat_map(&mut browser, phase, &expected);
         assert!(browser.text("#title").starts_with(phase));
     }
-    // One after another: half of the 700 reads took at most 1/350 of the time of all.
+    // The reads were sequential: half of the 700 took at most 1/350 of the total time.
     let reads = cells(&before, &after, "total", &setup.one.name, "read");
     let median = quantile_of(&reads, 0.5);
     assert!((index_of(1e-6)..=index_of(longest / 350.0)).contains(&median), "{median} of {longest} s");
 
     browser.press("o");
-    shows(&mut browser, "writes", &cells(&before, &after, "total", &setup.one.name, "write"));
+    wait_for_heat_map(&mut browser, "writes", &cells(&before, &after, "total", &setup.one.name, "write"));
     browser.click("#ops button[value='=read']");
     browser.select("#device", &setup.other.name);
     let reads = cells(&before, &after, "total", &setup.other.name, "read");
     assert!((200..700).contains(&total(&reads)), "{reads:?}");
-    shows(&mut browser, "the other device", &reads);
+    wait_for_heat_map(&mut browser, "the other device", &reads);
     browser.select("#device", "all");
     let mut both = cells(&before, &after, "total", &setup.one.name, "read");
     for (cell, count) in reads {
         *both.entry(cell).or_default() += count;
     }
-    shows(&mut browser, "both devices", &both);
+    wait_for_heat_map(&mut browser, "both devices", &both);
 
-    // The columns do not overlap, and hold every I/O.
+    // The columns do not overlap, and contain every I/O.
     let state = browser.evaluate("biolat.state");
     let columns = state["columns"].as_array().unwrap();
     let sum: u64 = columns.iter().map(|column| column["count"].as_u64().unwrap()).sum();
     assert_eq!(sum, total(&both));
     assert!(columns.windows(2).all(|pair| pair[0]["to"].as_f64() <= pair[1]["from"].as_f64()));
-    each_cell_shows_its_count(&mut browser, &both);
-    the_table_is_sorted(&mut browser, &setup, &before, &after);
+    assert_cells_show_counts(&mut browser, &both);
+    assert_table_is_sorted(&mut browser, &setup, &before, &after);
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// A cell that is not empty shows its count, by keyboard and by mouse.
-fn each_cell_shows_its_count(browser: &mut Browser, counts: &BTreeMap<String, u64>) {
+/// A non-empty cell shows its count, by keyboard and by mouse.
+fn assert_cells_show_counts(browser: &mut Browser, counts: &BTreeMap<String, u64>) {
     browser.evaluate("document.getElementById('heat').focus()");
     browser.press("ArrowRight");
     let mut found = false;
@@ -213,7 +216,7 @@ fn each_cell_shows_its_count(browser: &mut Browser, counts: &BTreeMap<String, u6
         browser.press("ArrowLeft");
     }
     assert!(found, "no cell shows a count of {counts:?}");
-    // The mouse in the same cell shows the same.
+    // The mouse on the same cell shows the same count.
     let reading = browser.text("#reading");
     let place = browser.evaluate(
         "(() => { const box = document.getElementById('cell').getBoundingClientRect(); \
@@ -228,8 +231,8 @@ fn each_cell_shows_its_count(browser: &mut Browser, counts: &BTreeMap<String, u6
     browser.press(" ");
 }
 
-/// The highest p99 is first; the values agree with the metrics.
-fn the_table_is_sorted(browser: &mut Browser, setup: &PageSetup, before: &Figures, after: &Figures) {
+/// The device with the highest p99 comes first; the values agree with the metrics.
+fn assert_table_is_sorted(browser: &mut Browser, setup: &PageSetup, before: &Figures, after: &Figures) {
     let p99 = |device: &str| quantile_of(&cells(before, after, "total", device, "read"), 0.99);
     let mut expected = [(p99(&setup.one.name), &setup.one.name), (p99(&setup.other.name), &setup.other.name)];
     expected.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.cmp(second)));
@@ -248,7 +251,7 @@ fn the_table_is_sorted(browser: &mut Browser, setup: &PageSetup, before: &Figure
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn a_lost_daemon_is_shown_and_reconnected() {
+fn page_reconnects_to_lost_daemon() {
     let setup = PageSetup::new();
     let mut browser = setup.browser();
     let address = setup.daemon.address;
@@ -278,7 +281,7 @@ fn a_lost_daemon_is_shown_and_reconnected() {
     browser.wait_for(
         "biolat.state.connected && document.getElementById('banner').hidden && biolat.state.age < 2",
     );
-    // The new daemon adds only what it counted: neither the difference to the old one's counters, nor earlier I/O again.
+    // The page adds only the new daemon's own counts: no difference from the old daemon's counters, and no earlier I/O twice.
     let count = browser.evaluate("biolat.state.count").as_u64().unwrap();
     let own = settled(&daemon, &setup.one.name).figures.latencies("total", &setup.one.name, "read");
     assert!((100..100 + own + 20).contains(&count), "{count}, {own}");
@@ -290,7 +293,7 @@ fn a_lost_daemon_is_shown_and_reconnected() {
     let gaps = "biolat.state.columns.map((column, at, all) => (at ? column.from - all[at - 1].to : 0))";
     let gaps: Vec<f64> = serde_json::from_value(browser.evaluate(gaps)).unwrap();
     assert!(gaps.iter().any(|gap| *gap > 2.0), "{gaps:?}");
-    // The console has failed requests, also before the first collection, and no other errors.
+    // The console shows failed requests, also before the first collection, and no other errors.
     let faults = browser.faults();
     let is_expected = |fault: &String| ["ERR_", "status of 503"].iter().any(|text| fault.contains(text));
     assert!(!faults.is_empty() && faults.iter().all(is_expected), "{faults:?}");
@@ -298,7 +301,7 @@ fn a_lost_daemon_is_shown_and_reconnected() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn it_fits_a_phone_and_has_two_themes() {
+fn page_fits_phone_and_has_two_themes() {
     let setup = PageSetup::new();
     let stop = StopFlag::default();
     thread::scope(|scope| {
@@ -319,7 +322,11 @@ fn it_fits_a_phone_and_has_two_themes() {
             let automatic = browser.evaluate(background);
             browser.press("t");
             browser.press("t");
-            assert_eq!(browser.evaluate(background), "rgb(14, 17, 22)", "from automatic to light to dark");
+            assert_eq!(
+                browser.evaluate(background),
+                "rgb(14, 17, 22)",
+                "expected automatic, light, dark in this order"
+            );
             assert_eq!(browser.faults(), [""; 0]);
             automatic
         });
@@ -344,7 +351,7 @@ fn it_fits_a_phone_and_has_two_themes() {
         assert!(order.is_sorted(), "{names:?}");
 
         browser.evaluate("document.activeElement.blur()");
-        // A paused page does not change; it catches up when it is resumed.
+        // A paused page does not change; it catches up when resumed.
         browser.press(" ");
         browser.wait_for("biolat.state.paused");
         let [paused, later] = [0, 1].map(|_| {
@@ -363,7 +370,7 @@ fn it_fits_a_phone_and_has_two_themes() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn without_scripts_there_is_a_table() {
+fn shows_table_without_scripts() {
     let setup = PageSetup::new();
     Target::open(&setup.one.path()).read(100);
     settled(&setup.daemon, &setup.one.name);
@@ -406,11 +413,11 @@ fn streams(daemon: &Daemon) -> Vec<TcpStream> {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn without_a_stream_the_page_polls_each_collection() {
+fn page_polls_without_stream() {
     let setup = PageSetup::new();
     let _streams = streams(&setup.daemon);
     let mut browser = setup.browser();
-    // After some attempts to open a stream: the page has each collection of 200 ms, and rarely two as one.
+    // After some attempts to open a stream, the page still has each 200 ms collection, and rarely merges two.
     thread::sleep(Duration::from_secs(6));
     let columns = browser.evaluate("biolat.state.columns.map(({ from, to }) => to - from)");
     let columns: Vec<f64> = serde_json::from_value(columns).unwrap();
@@ -419,12 +426,12 @@ fn without_a_stream_the_page_polls_each_collection() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn a_hidden_tab_keeps_no_connection() {
+fn hidden_tab_keeps_no_connection() {
     let setup = PageSetup::new();
     let limit = streams(&setup.daemon).len();
     let mut browser = setup.browser();
     wait_for("the page to open its stream", || streams(&setup.daemon).len() == limit - 1);
-    // From here on responses take a while, and the banner never shows.
+    // From here on responses take a while, but the banner must never show.
     browser.evaluate(
         "window.banners = []; window.fetches = 0; window.fetchNow = window.fetch; \
          window.fetch = async (...of) => { fetches++; await new Promise((done) => setTimeout(done, 700)); return fetchNow(...of); }; \
@@ -444,10 +451,10 @@ fn a_hidden_tab_keeps_no_connection() {
     browser.wait_for(&format!("biolat.state.count >= {}", before[1].as_u64().unwrap() + 500));
     wait_for("the page to open its stream again", || streams(&setup.daemon).len() == limit - 1);
     let longest = browser.evaluate("Math.max(...biolat.state.columns.map(({ from, to }) => to - from))");
-    assert!(longest.as_f64().unwrap() > 3.0, "no single column for the hidden time: {longest} s");
+    assert!(longest.as_f64().unwrap() > 3.0, "the hidden time is not a single column: {longest} s");
     assert_eq!(browser.evaluate("banners"), json!([]));
 
-    // Nor does it show if a request of a hidden page fails, as it does while a laptop sleeps.
+    // The banner also stays hidden if a request of a hidden page fails, as happens while a laptop sleeps.
     hide(&mut browser, true);
     thread::sleep(Duration::from_secs(2));
     browser.evaluate(
@@ -464,14 +471,14 @@ fn a_hidden_tab_keeps_no_connection() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn history_keeps_the_growth_of_each_collection() {
+fn page_keeps_growth_of_each_collection() {
     let mut browser = Browser::start();
     browser.open("about:blank", &json!({}));
     let script = concat!(
         include_str!("../../src/http/page/figures.js"),
         include_str!("../../src/http/page/history.js")
     );
-    // A device's first collection has all its I/Os, more than 2^32; three more follow.
+    // The first collection of a device contains all its I/Os, more than 2^32; three more follow.
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
         const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
@@ -493,7 +500,7 @@ fn history_keeps_the_growth_of_each_collection() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_drive_that_hangs_in_words() {
+fn describes_hung_drive() {
     let mut browser = Browser::start();
     browser.open("about:blank", &json!({}));
     let script = concat!(
@@ -501,7 +508,7 @@ fn a_drive_that_hangs_in_words() {
         include_str!("../../src/http/page/history.js"),
         include_str!("../../src/http/page/inflight.js")
     );
-    // One collection a second until 100; the drive completes 5 I/Os in the one that ends at `last`.
+    // One collection per second until 100; the drive completes 5 I/Os in the one that ends at `last`.
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
         const total = opBetween(null, {{ bytes: 0, errors: {{}},
@@ -527,7 +534,7 @@ fn a_drive_that_hangs_in_words() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn slow_ios_are_listed() {
+fn page_lists_slow_ios() {
     let setup = PageSetup::new();
     let mut browser = setup.browser();
     assert_eq!(browser.evaluate("document.getElementById('slow-list').hidden"), true);
@@ -575,11 +582,11 @@ fn slow_ios_are_listed() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// The text of the cells of each row that is shown in the table of sizes.
+/// JavaScript: the cell texts of each visible row in the table of sizes.
 const SIZES: &str = "[...document.getElementById('sizes').tBodies[0].rows].filter((row) => !row.hidden) \
     .map((row) => [...row.cells].slice(0, 5).map((cell) => cell.innerText.replaceAll('\u{a0}', ' ')))";
 
-/// Asserts that a text is the middle of a bucket of two an octave, to three digits.
+/// Asserts that a text is the middle of a half-octave bucket, to three digits.
 fn assert_coarse(text: &str, index: i32, what: &str) {
     let (value, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{what}: {text}"));
     let scale = if unit == "µs" { 1e-6 } else { 1e-3 };
@@ -588,7 +595,7 @@ fn assert_coarse(text: &str, index: i32, what: &str) {
     assert!((seconds / middle - 1.0).abs() < 0.006, "{what}: {text}, not {middle} s");
 }
 
-/// Completions of a device by CPU, since its counters were zero.
+/// Returns a device's completions by CPU since its counters were zero.
 fn completions(daemon: &Daemon, device: &str) -> Vec<u64> {
     let mut devices = snapshot(daemon).devices.into_iter();
     devices.find(|found| found.device.name == device).unwrap().spread.completions
@@ -601,7 +608,7 @@ fn snapshot(daemon: &Daemon) -> Snapshot {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn sizes_and_cpus_agree_with_the_metrics() {
+fn page_sizes_and_cpus_agree_with_metrics() {
     let setup = PageSetup::new();
     let device = setup.one.name.as_str();
     let mut browser = setup.browser();
@@ -640,7 +647,7 @@ fn sizes_and_cpus_agree_with_the_metrics() {
                 let range = match *band {
                     "le_4KiB" => "up to 4 KiB",
                     "le_64KiB" => "16 to 64 KiB",
-                    other => panic!("{op}s of {other}"),
+                    other => panic!("{op}s in band {other}"),
                 };
                 (range.to_owned(), count)
             })
@@ -665,7 +672,7 @@ fn sizes_and_cpus_agree_with_the_metrics() {
         assert!(text.as_str().unwrap().starts_with("latencies of up to 4 KiB: "), "{text}");
     }
 
-    // The shares of CPUs are those of all ops.
+    // The CPU shares cover all ops.
     let grown: Vec<_> = now
         .iter()
         .enumerate()
@@ -692,7 +699,7 @@ fn sizes_and_cpus_agree_with_the_metrics() {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn without_sizes_the_page_says_so() {
+fn page_reports_disabled_sizes() {
     let device = LoopDevice::attach("page-sizes", true);
     let daemon = Daemon::start(&["--interval", "200ms", "--device", &device.name, "--sizes", "off"]);
     let target = Target::open(&device.path());
@@ -710,7 +717,7 @@ fn without_sizes_the_page_says_so() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn bands_and_cpus_of_each_collection() {
+fn page_computes_bands_and_cpus() {
     let mut browser = Browser::start();
     browser.open("about:blank", &json!({}));
     let script = concat!(
@@ -748,7 +755,7 @@ fn bands_and_cpus_of_each_collection() {
     assert_eq!(found, json!([rows, [3, 0, 1], 1.6, true]));
 }
 
-/// A cgroup of the hierarchy that charges I/O, removed when it is dropped.
+/// A cgroup in the hierarchy that charges I/O, removed on drop.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -764,7 +771,7 @@ impl Cgroup {
         self.0.file_name().unwrap().to_str().unwrap()
     }
 
-    /// A process in it reads this many blocks, one after another.
+    /// Reads this many blocks one after another, from a process in the cgroup.
     fn read(&self, device: &Path, blocks: u64) {
         let script = format!(
             "echo $$ >\"$0/cgroup.procs\" && exec dd if=\"$1\" of=/dev/null bs=4k count={blocks} iflag=direct"
@@ -775,7 +782,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The process that has just ended is in it for a moment.
+        // The process that has just ended is still in it for a moment.
         let began = Instant::now();
         while fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(50));
@@ -783,10 +790,10 @@ impl Drop for Cgroup {
     }
 }
 
-/// Latencies of a workload on a device by the page's cells, as the API has them.
+/// Returns a workload's latencies on a device from the API, by the page's cells.
 fn workload_of(daemon: &Daemon, cgroup: &str, device: &str) -> BTreeMap<String, u64> {
     let mut cells = BTreeMap::new();
-    let workloads = snapshot(daemon).workloads.expect("this kernel tells the cgroup of an I/O");
+    let workloads = snapshot(daemon).workloads.expect("the kernel charges I/O to cgroups");
     let usage = workloads.iter().filter(|workload| workload.cgroup == cgroup).flat_map(|found| &found.usage);
     for usage in usage.filter(|usage| usage.device == device) {
         let total = serde_json::to_value(&usage.latency).unwrap();
@@ -801,13 +808,13 @@ fn workload_of(daemon: &Daemon, cgroup: &str, device: &str) -> BTreeMap<String, 
     cells
 }
 
-/// The texts of the rows of the table of workloads, and the cgroups.
+/// JavaScript: the texts of the rows in the table of workloads, and their cgroups.
 const WHO: &str = "[...document.getElementById('who').tBodies[0].rows] \
     .map((row) => [row.querySelector('button'), ...[...row.cells].slice(1)].map((each) => each.innerText.trim()).concat(row.querySelector('button').title))";
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn workloads_are_named_and_have_a_heat_map() {
+fn page_shows_workloads_and_their_heat_maps() {
     const READS: u64 = 2000;
     let setup = PageSetup::new();
     let device = setup.one.name.as_str();
@@ -815,7 +822,7 @@ fn workloads_are_named_and_have_a_heat_map() {
     browser.press("+");
     browser.press("+");
     browser.select("#device", device);
-    // A name that would be an element if the page took it for one.
+    // The name would become an HTML element if the page did not escape it.
     let cgroup = Cgroup::new("biolat-page-<b>reader<b>");
     let path = format!("/{}", cgroup.name());
     cgroup.read(&setup.one.path(), READS);
@@ -824,7 +831,7 @@ fn workloads_are_named_and_have_a_heat_map() {
     let expected = workload_of(&setup.daemon, &path, device);
     assert_eq!(total(&expected), READS, "{expected:?}");
 
-    // While it is paused, the page shows one moment: reads per second are those of `dd` in the time of all columns.
+    // While paused the page shows one moment: the rate is the reads of `dd` over the time of all columns.
     let is_counted = format!(
         "[...document.querySelectorAll('#who button')].some(({{ title }}) => title.startsWith('{path} '))"
     );
@@ -840,15 +847,15 @@ fn workloads_are_named_and_have_a_heat_map() {
     assert!((ios.parse::<f64>().unwrap() - rate).abs() < 0.51, "{rows:?}: not {rate} I/Os per second");
     assert_wide(p99, quantile_of(&expected, 0.99), title);
     assert_eq!(browser.evaluate("document.querySelectorAll('#who b b, #who th b').length"), 0);
-    // Beside it, at most a few reads of a program that looks for partitions.
+    // Other workloads did at most a few reads, of a program that looks for partitions.
     let share: f64 = share.trim_end_matches(" %").parse().unwrap();
     let shares: f64 = rows.iter().map(|row| row[1].trim_end_matches(" %").parse::<f64>().unwrap()).sum();
     assert!(share > 80.0 && (shares - 100.0).abs() < 2.0, "{rows:?}");
 
-    // Its heat map has exactly its reads; the second time, it is that of all again.
+    // A click shows a heat map of exactly its reads; a second click shows all workloads again.
     browser.click("#who tbody tr");
     browser.wait_for(&format!("biolat.state.workload === '{path}'"));
-    shows_workload(&mut browser, &expected);
+    assert_heat_map_shows_workload(&mut browser, &expected);
     assert!(browser.text("#title").starts_with(&format!("total latency of {name}, {device}")));
     browser.evaluate("document.querySelector('#who tbody tr button').focus()");
     browser.press("Enter");
@@ -858,18 +865,18 @@ fn workloads_are_named_and_have_a_heat_map() {
     browser.wait_for(&format!("biolat.state.workload === '{path}'"));
     let link = browser.evaluate("location.href");
 
-    // It has done nothing on the other device.
+    // The workload did nothing on the other device.
     browser.select("#device", &setup.other.name);
     browser.wait_for("biolat.state.count === 0 && biolat.state.drawn > 1");
     assert_eq!(browser.text("#nothing"), "No I/O in this time.");
-    // The space bar presses a button that has the focus.
+    // The space bar would press a focused button.
     browser.evaluate("document.activeElement.blur()");
     browser.press(" ");
     browser.wait_for("!biolat.state.paused");
     browser.select("#device", device);
     drop(cgroup);
     browser.wait_for("document.querySelector('#who tbody th small').textContent === 'gone'");
-    shows_workload(&mut browser, &expected);
+    assert_heat_map_shows_workload(&mut browser, &expected);
     assert_eq!(browser.faults(), [""; 0]);
 
     browser.open(link.as_str().unwrap(), &json!({"width": 390}));
@@ -880,11 +887,11 @@ fn workloads_are_named_and_have_a_heat_map() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// The page's heat map has these counts, in wide buckets, and draws the fullest one.
-fn shows_workload(browser: &mut Browser, expected: &BTreeMap<String, u64>) {
+/// Asserts that the heat map has these counts, in wide buckets, and draws the fullest one.
+fn assert_heat_map_shows_workload(browser: &mut Browser, expected: &BTreeMap<String, u64>) {
     wait_for("the counts of the workload", || browser.evaluate("biolat.state.cells") == json!(expected));
     let (peak, _) = expected.iter().max_by_key(|(_, count)| **count).unwrap();
-    assert_eq!(browser.evaluate(&format!("({COLOUR})({peak})")), true, "{peak} is not drawn");
+    assert_eq!(browser.evaluate(&format!("({COLOUR})({peak})")), true, "bucket {peak} is not drawn");
     assert_wide(&browser.text("#p50"), quantile_of(expected, 0.5), "p50");
 }
 
@@ -898,7 +905,7 @@ fn assert_wide(text: &str, cell: i32, what: &str) {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
-fn without_workloads_the_page_says_so() {
+fn page_reports_disabled_workloads() {
     let device = LoopDevice::attach("page-workloads", true);
     let daemon = Daemon::start(&["--interval", "200ms", "--device", &device.name, "--workloads", "off"]);
     let mut browser = Browser::start();
@@ -907,7 +914,7 @@ fn without_workloads_the_page_says_so() {
     Target::open(&device.path()).read(100);
     browser.wait_for("biolat.state.count >= 100");
     let note =
-        "Counting by workload is off (--workloads), or this kernel does not tell the cgroup of an I/O.";
+        "Counting by workload is off (--workloads), or this kernel does not record the cgroup of an I/O.";
     assert_eq!(browser.text("#who-note"), note);
     assert_eq!(browser.evaluate("document.getElementById('who').hidden"), true);
     assert_eq!(browser.faults(), [""; 0]);
@@ -915,7 +922,7 @@ fn without_workloads_the_page_says_so() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn workloads_of_each_collection() {
+fn page_computes_workloads() {
     let mut browser = Browser::start();
     browser.open("about:blank", &json!({}));
     let script = concat!(
@@ -932,14 +939,14 @@ fn workloads_of_each_collection() {
             daemon: {{ collections: EMPTY }}, probe: null, process: null,
             devices: ['a', 'b'].map((name) => ({{ name, since, unseen: {{}}, completions: [], ops: [] }})) }});
         const history = new History();
-        // One is renamed; one is new; one ends; at last, the devices are others.
+        // A rename, a new workload and an ended one; in the last snapshot the devices are new.
         history.add(snapshot(2, 1, workload('/one', 1, use('a', 100)), workload('/old', 0.5, use('a', 5000))));
         history.add(snapshot(3, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5001))));
         history.add(snapshot(4, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5002)), workload('/new', 3, use('a', 9))));
         history.add(snapshot(5, 4, workload('/one', 1, use('a', 4)), workload('/new', 3, use('a', 1))));
         const {{ deltas, latest }} = history, figures = new Sum();
         for (const delta of deltas) figures.addDelta(delta, 'a', 'read', '/one');
-        const names = ['/one', '/renamed', '/', 'other', '/a/b.slice/'].map((cgroup) => whoIs(cgroup, {{ deltas, snapshot: latest }}));
+        const names = ['/one', '/renamed', '/', 'other', '/a/b.slice/'].map((cgroup) => findWorkload(cgroup, {{ deltas, snapshot: latest }}));
         return [deltas.map(({{ workloads }}) => [...workloads.keys()]), deviceTimes(deltas, 'a', null), deviceTimes(deltas, null, 'write'),
             [figures.all[TOTAL], figures.bytes, figures.queueShare, ...percentile(figures.quantile(TOTAL, 0.5), WIDE)],
             names.map((who) => `${{workloadName(who)}} ${{who.gone ?? 'unknown'}}`),

@@ -1,17 +1,16 @@
-//! The last day on the page, in a real browser: what happened, and when, is found in it; and it is fast. The history is made
-//! by hand.
+//! The last day on the page, in a real browser: incidents can be found with their time, and quickly. The history is synthetic.
 
 use serde_json::json;
 
 use crate::support::{
     browser::Browser,
     day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, MEMORY, RESTART, STALL, STALLED, WORKLOADS},
-    day_page::{is_exact, loaded, open, place, who_and_sizes},
+    day_page::{assert_range_is_exact, assert_workloads_and_sizes_add_up, loaded, open, place},
 };
 
 const DAY: u64 = 26 * 3600;
 
-/// The point of the strip at a time.
+/// Returns the point on the strip for this time.
 fn on_strip(browser: &mut Browser, time: f64) -> [f64; 2] {
     let [left, top, width, _] = place(browser, "day");
     let ends = browser.evaluate("[biolat.state.day[0].from, biolat.state.day.at(-1).to]");
@@ -19,7 +18,7 @@ fn on_strip(browser: &mut Browser, time: f64) -> [f64; 2] {
     [left + (time - from) / (to - from) * width, top + 20.0]
 }
 
-/// The columns of the strip for which an expression is true, as times in the middle.
+/// Returns the mid-times of the strip's columns for which an expression is true.
 fn times(browser: &mut Browser, test: &str) -> Vec<f64> {
     let times = browser.evaluate(&format!(
         "biolat.state.day.filter((column) => {test}).map(({{ from, to }}) => (from + to) / 2)"
@@ -27,7 +26,7 @@ fn times(browser: &mut Browser, test: &str) -> Vec<f64> {
     serde_json::from_value(times).unwrap()
 }
 
-/// Whether the strip has the colour of an element within a pixel of a point, anywhere in its height.
+/// Whether the strip has an element's colour within a pixel of a point, at any height.
 fn has_colour(browser: &mut Browser, [left, _]: [f64; 2], of: &str) -> bool {
     let [strip, ..] = place(browser, "day");
     let x = left - strip;
@@ -43,12 +42,12 @@ fn has_colour(browser: &mut Browser, [left, _]: [f64; 2], of: &str) -> bool {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn the_stall_is_found_on_the_strip() {
+fn finds_stall_on_strip() {
     let day = DayServer::start(26);
     let ago = |seconds: u64| (day.ended - seconds) as f64;
     let mut browser = open(&day, "", &json!({"scheme": "light"}));
     browser.wait_for("biolat.state.day.length > 700");
-    // What stands out does so at its time, and nothing else does.
+    // Incidents stand out at their time, and nothing else does.
     let near = |times: &[f64], ago: f64| times.len() == 1 && (times[0] - ago).abs() < 120.0;
     let stalls = times(&mut browser, "column.slowest > 1");
     assert!(near(&stalls, ago(STALL)), "{stalls:?}");
@@ -59,12 +58,12 @@ fn the_stall_is_found_on_the_strip() {
         let point = on_strip(&mut browser, time);
         assert!(has_colour(&mut browser, point, of), "{of}");
         let point = on_strip(&mut browser, ago(STALL + 3600));
-        assert!(!has_colour(&mut browser, point, of), "{of} is elsewhere");
+        assert!(!has_colour(&mut browser, point, of), "{of} also appears elsewhere");
     }
     let gap = ago(GAP - GAP_LENGTH / 2);
     assert_eq!(times(&mut browser, &format!("column.from < {gap} && column.to > {gap}")), [0.0; 0]);
 
-    // Its time, device and latency under the mouse; a click shows the ten minutes around.
+    // Hovering shows time, device and latency; a click selects the ten minutes around it.
     let [left, top] = on_strip(&mut browser, stalls[0]);
     browser.hover(left, top);
     let reading = browser.text("#day-reading");
@@ -74,7 +73,7 @@ fn the_stall_is_found_on_the_strip() {
     let range = browser.evaluate("biolat.state.range");
     let [from, to] = ["from", "to"].map(|end| range[end].as_f64().unwrap());
     assert!(from < stalls[0] && stalls[0] < to && (to - from - 600.0).abs() < 2.0, "{range}");
-    // By keyboard the same.
+    // The same works by keyboard.
     browser.press("l");
     browser.evaluate("document.getElementById('day').focus()");
     browser.press("ArrowLeft");
@@ -84,12 +83,12 @@ fn the_stall_is_found_on_the_strip() {
     browser.press("Enter");
     loaded(&mut browser);
     assert_eq!(browser.evaluate("biolat.state.range"), range);
-    the_cell_has_the_ios(&mut browser, &day);
+    assert_cell_has_ios(&mut browser, &day);
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// A click on the cell of the stalled reads shows them; a link to it does, too.
-fn the_cell_has_the_ios(browser: &mut Browser, day: &DayServer) {
+/// A click on the cell of the stalled reads shows them, and so does a link to it.
+fn assert_cell_has_ios(browser: &mut Browser, day: &DayServer) {
     let (drive, ios, latency) = STALLED;
     let index = (latency.log2() * 8.0).ceil();
     assert_eq!(browser.evaluate(&format!("biolat.state.cells[{index}]")), ios);
@@ -100,7 +99,7 @@ fn the_cell_has_the_ios(browser: &mut Browser, day: &DayServer) {
         browser.hover(*x, row);
         browser.evaluate("document.getElementById('reading').textContent").as_str().unwrap().contains(&count)
     });
-    browser.drag(&[[found.expect("no cell has the reads"), row]]);
+    browser.drag(&[[found.expect("no cell contains the reads"), row]]);
     let table = "document.getElementById('there-slow').tBodies[0].rows";
     browser.wait_for(&format!("{table}.length === {ios}"));
     let who = "[...document.getElementById('there-who').tBodies[0].rows].map((row) => [...row.cells].slice(0, 3).map((cell) => cell.textContent))";
@@ -124,13 +123,13 @@ fn the_cell_has_the_ios(browser: &mut Browser, day: &DayServer) {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_range_is_chosen() {
+fn selects_range() {
     let day = DayServer::start(26);
     let mut browser = open(&day, "", &json!({}));
     for (seconds, columns) in [(600, 120), (7200, 240), (21_600, 180), (DAY, 306)] {
         browser.click(&format!("#ranges button[value='{seconds}']"));
         browser.wait_for(&format!("biolat.state.range.last === {seconds}"));
-        is_exact(&mut browser, &day);
+        assert_range_is_exact(&mut browser, &day);
         let drawn = browser.evaluate("biolat.state.drawn").as_u64().unwrap();
         assert!(drawn.abs_diff(columns) <= 2, "{seconds} s: {drawn} columns");
         assert_eq!(browser.evaluate("location.hash"), format!("#last={seconds}"));
@@ -140,12 +139,12 @@ fn a_range_is_chosen() {
         .unwrap();
         assert!((to - day.ended as f64).abs() < 1.0 && (to - from - seconds as f64).abs() < 300.0);
     }
-    // With the mouse, and back.
+    // Selects with the mouse, and returns.
     let [left, top, ..] = place(&mut browser, "heat");
     let times = "[300, 500].map((x) => biolat.time(x))";
     let expected: [f64; 2] = serde_json::from_value(browser.evaluate(times)).unwrap();
     browser.drag(&[[left + 300.0, top + 100.0], [left + 500.0, top + 130.0]]);
-    is_exact(&mut browser, &day);
+    assert_range_is_exact(&mut browser, &day);
     let range = browser.evaluate("biolat.state.range");
     for (end, expected) in [("from", expected[0]), ("to", expected[1])] {
         assert!((range[end].as_f64().unwrap() - expected).abs() < 1.5, "{range}: {expected}");
@@ -153,7 +152,7 @@ fn a_range_is_chosen() {
     browser.back();
     browser.wait_for(&format!("biolat.state.range.last === {DAY}"));
     loaded(&mut browser);
-    // With the keyboard.
+    // Selects with the keyboard.
     browser.evaluate("document.getElementById('heat').focus()");
     for key in ["ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"] {
         browser.press(key);
@@ -164,9 +163,9 @@ fn a_range_is_chosen() {
     browser.press("Enter");
     browser.wait_for("biolat.state.range.from > 0");
     assert_eq!(browser.evaluate("biolat.state.range"), wanted);
-    is_exact(&mut browser, &day);
-    a_link_to_a_cell_keeps_the_range(&day);
-    // One device and op of it, and live again.
+    assert_range_is_exact(&mut browser, &day);
+    assert_cell_link_keeps_range(&day);
+    // Selects a device and op in the range, then goes live again.
     browser.select("#device", "nvme3n1");
     browser.press("o");
     browser.wait_for("biolat.state.device === 'nvme3n1' && biolat.state.op === 'read'");
@@ -178,16 +177,16 @@ fn a_range_is_chosen() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn who_did_it_and_in_which_sizes() {
-    let day = DayServer::broken_down(MEMORY);
+fn shows_workloads_and_sizes_of_stall() {
+    let day = DayServer::with_breakdowns(MEMORY);
     let from = day.ended - STALL - 300;
     let mut browser = open(&day, &format!("#from={from}&to={}", from + 600), &json!({}));
-    who_and_sizes(&mut browser, &day);
+    assert_workloads_and_sizes_add_up(&mut browser, &day);
     let who = "[...document.querySelectorAll('#who tbody button')].map(({ title }) => title.split(' (')[0])";
     assert_eq!(browser.evaluate(who), json!(WORKLOADS));
     assert_eq!(browser.text("#who-note"), "");
     assert!(browser.text("#who-of").contains(", 10 min, "), "{}", browser.text("#who-of"));
-    // The cell of the stall is the readers' alone.
+    // Only the readers are in the cell of the stall.
     browser.click("#who tbody tr:nth-child(2)");
     browser.wait_for(&format!("biolat.state.workload === '{}' && !biolat.state.loading", WORKLOADS[1]));
     let slow = "Object.entries(biolat.state.cells).filter(([cell]) => cell > 0)";
@@ -199,29 +198,26 @@ fn who_did_it_and_in_which_sizes() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// They are the first that is dropped.
+/// Workloads and sizes are dropped first.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_history_that_has_no_workloads_and_sizes_any_more() {
-    let day = DayServer::broken_down(15 << 19);
+fn reports_dropped_workloads_and_sizes() {
+    let day = DayServer::with_breakdowns(15 << 19);
     let mut browser = open(&day, &format!("#last={DAY}"), &json!({}));
-    is_exact(&mut browser, &day);
+    assert_range_is_exact(&mut browser, &day);
     for note in ["#who-note", "#sizes-note"] {
         let text = browser.text(note);
-        assert!(
-            text.starts_with("Not in the history any more: ") && text.ends_with(" of this time."),
-            "{text}"
-        );
+        assert!(text.starts_with("No longer in the history: ") && text.ends_with(" of this time."), "{text}");
     }
     browser.click("#ranges button[value='600']");
     browser.wait_for("biolat.state.range.last === 600");
-    who_and_sizes(&mut browser, &day);
+    assert_workloads_and_sizes_add_up(&mut browser, &day);
     assert_eq!(browser.text("#who-note"), "");
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// Also where the range is until now: a link is opened later.
-fn a_link_to_a_cell_keeps_the_range(day: &DayServer) {
+/// The range stays fixed even if it ended "now", because a link is opened later.
+fn assert_cell_link_keeps_range(day: &DayServer) {
     let mut browser = open(day, &format!("#last={DAY}"), &json!({}));
     loaded(&mut browser);
     browser.evaluate("document.getElementById('heat').focus()");
@@ -239,7 +235,7 @@ fn a_link_to_a_cell_keeps_the_range(day: &DayServer) {
     assert_eq!(browser.evaluate("biolat.state.range"), json!({"last": DAY}));
 }
 
-/// The page asks for parts of 40 s here: a minute that has its middle in none of them counts once.
+/// The page requests parts of 40 s here: a minute whose middle is in none of them must count once.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn short_ranges_of_long_intervals_are_exact() {
@@ -247,14 +243,14 @@ fn short_ranges_of_long_intervals_are_exact() {
     for begin in [0, 7, 13, 25, 36, 47] {
         let from = day.ended - STALL + begin;
         let mut browser = open(&day, &format!("#from={from}&to={}", from + 150), &json!({}));
-        is_exact(&mut browser, &day);
+        assert_range_is_exact(&mut browser, &day);
     }
 }
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn the_whole_day_is_drawn_fast() {
-    let day = DayServer::broken_down(MEMORY);
+fn draws_whole_day_quickly() {
+    let day = DayServer::with_breakdowns(MEMORY);
     let mut browser = open(&day, "", &json!({}));
     browser.evaluate(
         "window.tasks = []; new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))) \
@@ -265,7 +261,7 @@ fn the_whole_day_is_drawn_fast() {
     loaded(&mut browser);
     println!("read and drawn after {} ms", browser.evaluate("Math.round(performance.now() - began)"));
     println!("tasks of {} ms", browser.evaluate("tasks.splice(0)"));
-    // Other programs may delay one of them.
+    // Other programs can delay some of them.
     let times: Vec<f64> = (0..5)
         .map(|turn| {
             let drawn = browser.evaluate("biolat.state.draws").as_u64().unwrap();
@@ -276,7 +272,7 @@ fn the_whole_day_is_drawn_fast() {
         .collect();
     println!("drawn in {times:?} s");
     assert!(times.iter().copied().fold(f64::INFINITY, f64::min) < 0.3, "{times:?}");
-    // Reading cells does not draw again.
+    // Reading cells does not redraw.
     let [left, top, ..] = place(&mut browser, "heat");
     browser.evaluate("tasks.splice(0)");
     let drawn = browser.evaluate("biolat.state.draws");
@@ -289,7 +285,7 @@ fn the_whole_day_is_drawn_fast() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn without_a_history_the_page_says_so() {
+fn page_reports_disabled_history() {
     let off = DayServer::without_history();
     let mut browser = Browser::start();
     browser.open(&format!("http://{}/#last=7200", off.address), &json!({}));
@@ -299,20 +295,20 @@ fn without_a_history_the_page_says_so() {
     let disabled = "[...document.querySelectorAll('#ranges button')].map(({ disabled }) => disabled)";
     browser.wait_for(&format!("JSON.stringify({disabled}) === '[false,true,true,true,true]'"));
 
-    // Since an hour.
+    // A history that began an hour ago.
     let day = DayServer::start(1);
     let mut browser = open(&day, "", &json!({}));
     let began = (day.ended - 3600) as f64;
     let clock = browser.evaluate(&format!("new Date({began} * 1000).toTimeString().slice(0, 5)"));
     browser.wait_for("document.getElementById('day-title').textContent !== 'The last day'");
-    // With its date, if that is yesterday's.
+    // The title includes the date if the history began yesterday.
     let title = browser.text("#day-title");
     assert!(
         title.to_lowercase().starts_with("since ") && title.ends_with(clock.as_str().unwrap()),
         "{title}"
     );
     browser.click(&format!("#ranges button[value='{DAY}']"));
-    is_exact(&mut browser, &day);
+    assert_range_is_exact(&mut browser, &day);
     assert!((browser.evaluate("biolat.state.columns[0].from").as_f64().unwrap() - began).abs() < 1.0);
     browser
         .open(&format!("http://{}/#from={}&to={}", day.address, began - 9000.0, began - 5000.0), &json!({}));
@@ -322,7 +318,7 @@ fn without_a_history_the_page_says_so() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn without_scripts_the_worst_minutes_are_a_table() {
+fn shows_worst_minutes_without_scripts() {
     let day = DayServer::start(26);
     let mut browser = Browser::start();
     let options = json!({"script": false, "width": 390, "height": 844});

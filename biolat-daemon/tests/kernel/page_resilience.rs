@@ -1,5 +1,5 @@
-//! The past on the page when something is in its way: a busy or restarted daemon, a wrong link, a clock that is set back, a
-//! drive that is gone.
+//! The page's history under adverse conditions: a busy or restarted daemon, an invalid link, a clock that is set back, a removed
+//! drive.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{
     browser::Browser,
     daemon::wait_for,
     day::{DayServer, REMOVAL, REMOVED},
-    day_page::{is_exact, loaded, open},
+    day_page::{assert_range_is_exact, loaded, open},
 };
 
 const HISTORY: &str = "/api/v1/history";
@@ -16,21 +16,21 @@ fn click(browser: &mut Browser, seconds: u64) {
     browser.click(&format!("#ranges button[value='{seconds}']"));
 }
 
-/// Waits until the heatmap and the note say so.
-fn says(browser: &mut Browser, text: &str) {
+/// Waits until both the heat map and the note contain this text.
+fn wait_for_note(browser: &mut Browser, text: &str) {
     for id in ["nothing", "day-note"] {
         browser.wait_for(&format!("document.getElementById('{id}').innerText.includes('{text}')"));
     }
 }
 
-/// The faults, but for what the browser says of failed requests.
+/// Returns the faults, without the browser's messages about failed requests.
 fn faults(browser: &mut Browser) -> Vec<String> {
     browser.faults().into_iter().filter(|fault| !fault.starts_with("Failed to load resource")).collect()
 }
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_refusal_is_shown_and_a_busy_daemon_asked_again() {
+fn shows_error_and_retries_busy_daemon() {
     let day = DayServer::start(1);
     let mut browser = open(&day, "", &json!({}));
     for (status, text, seconds) in
@@ -40,7 +40,7 @@ fn a_refusal_is_shown_and_a_busy_daemon_asked_again() {
         click(&mut browser, seconds);
         browser.wait_for("document.getElementById('nothing').textContent.startsWith('Reading')");
         browser.answer(HISTORY, 0, "");
-        is_exact(&mut browser, &day);
+        assert_range_is_exact(&mut browser, &day);
     }
     for (status, text, seconds, shown) in [
         (400, "bad request: from: give a time\n", 21_600, "read: bad request: from: give a time."),
@@ -49,23 +49,23 @@ fn a_refusal_is_shown_and_a_busy_daemon_asked_again() {
     ] {
         browser.answer(HISTORY, status, text);
         click(&mut browser, seconds);
-        says(&mut browser, shown);
+        wait_for_note(&mut browser, shown);
         assert_eq!(browser.evaluate("document.querySelectorAll('#nothing b, #day-note b').length"), 0);
         browser.answer(HISTORY, 0, "");
-        // It is asked again with each snapshot, of which there are no more here, or with a choice.
+        // The page asks again with each snapshot, of which there are no more here, or when the user selects something.
         wait_for("the page asks again", || {
             browser.press("l");
             browser.evaluate("document.getElementById('day-note').hidden") == true
         });
         click(&mut browser, 7200);
-        is_exact(&mut browser, &day);
+        assert_range_is_exact(&mut browser, &day);
     }
     assert_eq!(faults(&mut browser), [""; 0]);
 }
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_wrong_link_does_no_harm() {
+fn ignores_invalid_link() {
     let day = DayServer::start(1);
     let (begin, end) = (day.ended - 3600, day.ended);
     let link = |fragment: &str| open(&day, fragment, &json!({}));
@@ -73,7 +73,8 @@ fn a_wrong_link_does_no_harm() {
         [format!("#from={}&to={}", begin - 900, begin - 300), format!("#from={}&to={}", end + 300, end + 900)]
     {
         let mut browser = link(&nothing);
-        browser.wait_for("document.getElementById('nothing').textContent.startsWith('No data of this time')");
+        browser
+            .wait_for("document.getElementById('nothing').textContent.startsWith('No data for this time')");
         assert_eq!(browser.faults(), [""; 0], "{nothing}");
     }
     for everything in ["#from=0&to=1e300", "#last=Infinity", "#last=9e9&cell=Infinity,99999"] {
@@ -92,37 +93,37 @@ fn a_wrong_link_does_no_harm() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_restarted_daemon_has_another_history() {
+fn page_loads_history_of_restarted_daemon() {
     let day = DayServer::start(26);
     let mut browser = open(&day, "#last=93600", &json!({}));
     loaded(&mut browser);
     browser.wait_for("biolat.state.columns.length > 300 && biolat.state.day.length > 700");
     let day = day.restart();
     let begin = day.ended - 600;
-    // Not what is no more, and at once in more detail.
+    // The old history is gone, and the new one is shown at once in more detail.
     browser.wait_for(&format!("biolat.state.day.length > 100 && biolat.state.day[0].from >= {begin} - 1"));
     browser.wait_for("biolat.state.columns.length > 100");
-    is_exact(&mut browser, &day);
+    assert_range_is_exact(&mut browser, &day);
     assert_eq!(browser.evaluate("biolat.state.count"), day.all_ios);
     assert_eq!(faults(&mut browser), [""; 0]);
 }
 
-/// Twenty minutes have two halves of the collections.
+/// Twenty minutes of wall-clock time occur twice.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_clock_that_is_set_back_changes_no_sum() {
+fn clock_set_back_keeps_sums() {
     let (day, set) = DayServer::with_clock_set_back();
     let mut browser = open(&day, "#last=7200", &json!({}));
     loaded(&mut browser);
     browser.wait_for(&format!("biolat.state.count === {}", day.all_ios));
     let columns = "biolat.state.columns.every(({ from, to }) => from < to)";
     assert_eq!(browser.evaluate(columns), true);
-    // Per second that has passed, not per second of the clock's.
+    // The rate is per elapsed second, not per second of wall-clock time.
     let rate = browser.text("#iops");
     let (value, _) = rate.split_once(" k").unwrap();
     let expected = day.all_ios as f64 / 3600.0 / 1000.0;
     assert!((value.parse::<f64>().unwrap() / expected - 1.0).abs() < 0.01, "{rate}, not {expected} k");
-    // The strip has both, too.
+    // The strip also has both.
     let ends = "[Math.min(...biolat.state.day.map(({ from }) => from)), Math.max(...biolat.state.day.map(({ to }) => to))]";
     let [from, to]: [f64; 2] = serde_json::from_value(browser.evaluate(ends)).unwrap();
     assert!(
@@ -134,7 +135,7 @@ fn a_clock_that_is_set_back_changes_no_sum() {
 
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
-fn a_removed_drive_is_in_its_past() {
+fn shows_removed_drive_in_history() {
     let day = DayServer::start(26);
     let name = format!("nvme{REMOVED}n1");
     let mut browser = open(&day, &format!("#last=7200&device={name}"), &json!({}));

@@ -1,4 +1,4 @@
-//! The metrics in real consumers: Prometheus, promtool, the Python client's parsers.
+//! The metrics in real consumers: Prometheus, promtool and the parsers of the Python client.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::support::{
     settled::settled,
 };
 
-/// A daemon, and a device after some load.
+/// Starts a daemon, and puts some load on a device.
 fn loaded(name: &str) -> (LoopDevice, Daemon) {
     let device = LoopDevice::attach(name, true);
     let daemon = Daemon::start(&["--interval", "100ms", "--loop"]);
@@ -37,7 +37,7 @@ fn scrape(daemon: &Daemon, accept: &str) -> Vec<u8> {
     answer.body
 }
 
-/// Asserts that a program reads the body without a complaint.
+/// Asserts that a program accepts the body without any message.
 fn assert_accepts(program: &mut Command, body: &[u8]) {
     let mut child =
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -49,14 +49,14 @@ fn assert_accepts(program: &mut Command, body: &[u8]) {
 
 #[test]
 #[ignore = "needs root and promtool: cargo xtask test"]
-fn promtool_accepts_the_metrics() {
+fn promtool_accepts_metrics() {
     let (_device, daemon) = loaded("promtool");
     assert_accepts(Command::new("promtool").args(["check", "metrics"]), &scrape(&daemon, ""));
 }
 
 #[test]
 #[ignore = "needs root and Python's prometheus_client: cargo xtask test"]
-fn the_python_client_parses_the_metrics() {
+fn python_client_parses_metrics() {
     let (_device, daemon) = loaded("python");
     let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
     let check = |module: &str, body: &[u8]| {
@@ -72,13 +72,13 @@ fn the_python_client_parses_the_metrics() {
     check("prometheus_client.openmetrics.parser", &scrape(&daemon, accept));
 }
 
-/// Bounds of the bucket that holds a quantile. Versions of Prometheus interpolate differently within it.
+/// Returns the bounds of the bucket that holds a quantile. Versions of Prometheus interpolate differently within it.
 fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64, f64) {
     let all = zero + buckets.iter().map(|(_, count)| count).sum::<u64>();
     let rank = quantile * all as f64;
     let mut cumulative = zero as f64;
     if cumulative >= rank {
-        // Without any other bucket, Prometheus does not know the sign of the values.
+        // If there is no other bucket, Prometheus does not know the sign of the values.
         let threshold = 2f64.powi(-20);
         return (if buckets.is_empty() { -threshold } else { 0.0 }, threshold);
     }
@@ -93,7 +93,7 @@ fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64,
 
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
-fn prometheus_agrees_with_the_snapshot() {
+fn prometheus_agrees_with_snapshot() {
     let device = LoopDevice::attach("prometheus", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let awake = Awake::all_cpus();
@@ -128,10 +128,10 @@ fn prometheus_agrees_with_the_snapshot() {
     }
 }
 
-/// To Prometheus, a killed and restarted daemon is a counter reset, and nothing else.
+/// To Prometheus, a killed and restarted daemon is just a counter reset.
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
-fn a_restart_is_a_counter_reset_to_prometheus() {
+fn prometheus_sees_restart_as_reset() {
     let device = LoopDevice::attach("reset", true);
     let name = device.name.as_str();
     let target = load::Target::open(&device.path());
@@ -162,18 +162,17 @@ fn a_restart_is_a_counter_reset_to_prometheus() {
     let after = scraped(&settled(&second, name).figures);
     assert!(after < before && after >= 1000.0, "{before}, then {after}");
     assert_eq!(prometheus.query(&format!("resets({bytes}[1m])")), Some(1.0));
-    // Older servers have no resets() of histograms. In all of them, the count after a reset is part of the increase.
+    // Older servers have no resets() for histograms. In all versions, the count after a reset is part of the increase.
     let grown = prometheus.query(&format!("histogram_count(increase({series}[1m]))")).unwrap();
     assert!(
         (after * 0.99..(before + after) * 1.5).contains(&grown),
-        "{before}, then {after}: grown by {grown}"
+        "{before}, then {after}: increase {grown}"
     );
     assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
-/// Queries in docs/queries.md, one per line. Blocks with another word after `promql` need more, such as metrics of another
-/// exporter, or errors. A query
-/// of failures by status has no answer as long as nothing fails.
+/// Returns the queries in docs/queries.md, one per line. Blocks with another word after `promql` need more, such as errors or
+/// another exporter's metrics. A query of failures by status has no result as long as nothing fails.
 fn documented_queries() -> Vec<String> {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/queries.md")).unwrap();
     let blocks = document.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -183,7 +182,7 @@ fn documented_queries() -> Vec<String> {
 
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
-fn documented_queries_have_answers() {
+fn documented_queries_return_data() {
     let (device, daemon) = loaded("queries");
     let native = Prometheus::scraping(daemon.address);
     let classic = Prometheus::start(daemon.address, &[]);
@@ -205,18 +204,21 @@ fn documented_queries_have_answers() {
         });
         *answered += 1;
     }
-    assert!(by_native >= 5 && by_classic >= 3, "{by_native} and {by_classic}");
+    assert!(
+        by_native >= 5 && by_classic >= 3,
+        "{by_native} by native and {by_classic} by classic histograms"
+    );
 }
 
 const ERRORS: u64 = 500;
 
-/// A loop device over a file for which its file system has no room: each write fails.
+/// A loop device on a file for which the file system has no room, so every write fails.
 struct FullDevice {
     device: LoopDevice,
     _mount: Mount,
 }
 
-/// Past the page cache, which requires alignment.
+/// A buffer for direct I/O, which requires alignment.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 
@@ -224,7 +226,7 @@ impl FullDevice {
     fn fail_writes(&self) {
         let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(self.device.path());
         let (direct, block) = (direct.unwrap(), Block([1; 4096]));
-        // The file system has room for the first few.
+        // The file system has room for the first few blocks.
         let failed = (0..).map(|number| direct.write_at(&block.0, number << 20 >> 4)).filter(Result::is_err);
         assert_eq!(failed.take(ERRORS as usize).count() as u64, ERRORS);
     }
@@ -235,10 +237,10 @@ impl FullDevice {
     }
 }
 
-/// A counter that appears with its first value shows no increase to Prometheus.
+/// Prometheus sees no increase in a counter that appears with its first value.
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
-fn errors_that_come_all_at_once_raise_an_alert() {
+fn burst_of_errors_raises_alert() {
     let full = FullDevice::attach("errors");
     let name = full.device.name.as_str();
     let daemon = Daemon::start(&["--interval", "500ms", "--device", name]);
@@ -252,7 +254,7 @@ fn errors_that_come_all_at_once_raise_an_alert() {
     let alerts = firing();
     let label = |label: &str| alerts[0]["metric"][label].as_str().unwrap().to_owned();
     assert_eq!((label("device"), label("op"), alerts.len()), (name.to_owned(), "write".to_owned(), 1));
-    // On a slow machine a collection may come between the first error and the last.
+    // On a slow machine a collection can fall between the first and the last error.
     wait_for("all errors", || prometheus.query(&failed) == Some(ERRORS as f64));
     assert!(prometheus.query(&format!("increase({failed}[1m])")).unwrap() >= ERRORS as f64);
     daemon.fresh();

@@ -1,9 +1,9 @@
-//! A probe that is kept in a BPF file system (`--pin`), as in containers.
+//! A probe that is pinned in a BPF file system (`--pin`), as in containers.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use crate::{
-    kept_probe::{Random, killed_under_load},
+    kept_probe::{Random, kill_under_load},
     support::{
         Folder,
         awake::Awake,
@@ -13,7 +13,7 @@ use crate::{
         diskstats::{READ, WRITE},
         load::Target,
         loop_device::LoopDevice,
-        settled::{compare, compare_but_for_recursion, settled},
+        settled::{compare, compare_except_recursion, settled},
     },
 };
 
@@ -22,7 +22,7 @@ fn start(device: &str, pin: &Path, more: &[&str]) -> Daemon {
     Daemon::start(&[&own[..], more].concat())
 }
 
-/// The exit code and what is printed.
+/// Runs the daemon's program. Returns the exit code and all output.
 fn output(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(program()).args(arguments).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
@@ -31,7 +31,7 @@ fn output(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
+fn keeps_pinned_probe_until_unpin() {
     let device = LoopDevice::attach("pins", true);
     let (name, bpf) = (device.name.as_str(), BpfFileSystem::mount("pins-bpf"));
     let _awake = Awake::all_cpus();
@@ -49,12 +49,16 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
         target.read(50);
         target.write(20);
         daemon = start(name, bpf.path(), &[]);
-        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+        assert!(
+            daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters")),
+            "{:#?}",
+            daemon.log()
+        );
         let after = settled(&daemon, name);
-        compare(name, &before, &after).assert_few_unseen();
+        compare(name, &before, &after).assert_few_missed();
     }
     assert_eq!(bpf.probes(), 1);
-    // Another version replaces it.
+    // Another configuration replaces it.
     drop(daemon);
     let daemon = start(name, bpf.path(), &["--slow", "100ms"]);
     let after = settled(&daemon, name);
@@ -71,7 +75,7 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
     assert!(printed.contains("a running biolat keeps its probe in"), "{printed}");
 
     drop(daemon);
-    assert!(!programs().is_subset(&others), "the probe goes on without a daemon");
+    assert!(!programs().is_subset(&others), "the probe must keep running without a daemon");
     let (_, printed) = output(&["check", "--pin", folder]);
     assert!(printed.contains("a probe without a daemon is kept in"), "{printed}");
     let (_, printed) = output(&["check", "--pin", folder, "--sizes", "off"]);
@@ -86,7 +90,7 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn killed_at_any_instant_under_load() {
+fn survives_kills_under_load() {
     let rounds = std::env::var("BIOLAT_TEST_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
     let device = LoopDevice::attach("pins-killed", true);
     let (name, bpf) = (device.name.as_str(), BpfFileSystem::mount("pins-killed-bpf"));
@@ -95,17 +99,21 @@ fn killed_at_any_instant_under_load() {
     let mut daemon = start(name, bpf.path(), &[]);
     let (before, own) = (settled(&daemon, name), programs());
     for _ in 0..rounds {
-        daemon = killed_under_load(&device, daemon, &mut random, |_| start(name, bpf.path(), &[]));
-        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
-        compare_but_for_recursion(name, &before, &settled(&daemon, name));
+        daemon = kill_under_load(&device, daemon, &mut random, |_| start(name, bpf.path(), &[]));
+        assert!(
+            daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters")),
+            "{:#?}",
+            daemon.log()
+        );
+        compare_except_recursion(name, &before, &settled(&daemon, name));
     }
     assert_eq!((bpf.probes(), programs()), (1, own));
 }
 
-/// What cannot be opened may be a probe that counts, which is neither ignored nor removed.
+/// An entry that cannot be opened may be a probe that still counts, so it is neither ignored nor removed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_probe_that_cannot_be_opened_is_left_alone() {
+fn leaves_unopenable_probe_alone() {
     let (device, bpf) = (LoopDevice::attach("unopened", true), BpfFileSystem::mount("unopened-bpf"));
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
@@ -126,10 +134,10 @@ fn a_probe_that_cannot_be_opened_is_left_alone() {
     assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
 }
 
-/// The state of many devices does not fit into the map that it is in at first.
+/// The state of many devices outgrows the map that first holds it.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_state_that_grows_gets_a_larger_map() {
+fn growing_state_gets_larger_map() {
     const DEVICES: usize = 40;
     let (first, bpf) = (LoopDevice::attach("grows", true), BpfFileSystem::mount("grows-bpf"));
     let _awake = Awake::all_cpus();
@@ -149,7 +157,11 @@ fn a_state_that_grows_gets_a_larger_map() {
         daemon.fresh();
         drop(daemon);
         daemon = start("loop.*", bpf.path(), &[]);
-        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+        assert!(
+            daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters")),
+            "{:#?}",
+            daemon.log()
+        );
     }
     assert!((2..5).contains(&states()), "{:?}", bpf.files());
     for (device, before) in all().zip(&before) {
@@ -159,10 +171,10 @@ fn a_state_that_grows_gets_a_larger_map() {
     }
 }
 
-/// What a daemon leaves that is killed while it pins its probe, or removes one.
+/// Leftovers of a daemon that was killed while it pinned or removed a probe.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_pinned_in_part_is_removed() {
+fn removes_incomplete_pins() {
     let (device, bpf) = (LoopDevice::attach("in-part", true), BpfFileSystem::mount("in-part-bpf"));
     let name = device.name.as_str();
     fs::create_dir(bpf.path().join("biolat-probe-1")).unwrap();
@@ -182,10 +194,10 @@ fn what_is_pinned_in_part_is_removed() {
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
 }
 
-/// Folders that somebody else has made among the pins hinder neither the daemon nor `unpin`.
+/// Folders made by others among the pins hinder neither the daemon nor `unpin`.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn folders_of_others_are_no_hindrance() {
+fn ignores_foreign_folders() {
     let (device, bpf) = (LoopDevice::attach("others", true), BpfFileSystem::mount("others-bpf"));
     let (name, folder) = (device.name.as_str(), bpf.path().to_str().unwrap());
     fs::create_dir(bpf.path().join("other")).unwrap();
@@ -197,13 +209,17 @@ fn folders_of_others_are_no_hindrance() {
     fs::create_dir(probe.join("empty")).unwrap();
     Target::open(&device.path()).read(50);
     let daemon = start(name, bpf.path(), &[]);
-    assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+    assert!(
+        daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters")),
+        "{:#?}",
+        daemon.log()
+    );
     assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
     drop(daemon);
     let own = programs();
     let (code, printed) = output(&["unpin", folder]);
     assert_eq!(code, Some(0), "{printed}");
-    let kept = format!("{} has folders of others", probe.display());
+    let kept = format!("{} contains other folders", probe.display());
     assert!(printed.contains(&kept), "{printed}");
     assert_eq!(bpf.files(), ["maps-99"]);
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
@@ -217,12 +233,15 @@ fn folders_of_others_are_no_hindrance() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_missing_folder_is_made_on_a_bpf_file_system_only() {
+fn creates_missing_folder_only_on_bpf_file_system() {
     let (device, bpf) = (LoopDevice::attach("made", true), BpfFileSystem::mount("made-bpf"));
     let folder = bpf.path().join("biolat");
     let pin = folder.to_str().unwrap();
     let (code, printed) = output(&["check", "--pin", pin]);
-    assert!(printed.contains(&format!("{pin} does not exist yet: biolat makes it")), "{code:?} {printed}");
+    assert!(
+        printed.contains(&format!("{pin} does not exist yet: biolat will create it")),
+        "{code:?} {printed}"
+    );
     assert!(!folder.exists());
     let daemon = start(&device.name, &folder, &[]);
     assert!(folder.is_dir());
@@ -242,7 +261,7 @@ fn a_missing_folder_is_made_on_a_bpf_file_system_only() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn other_folders_are_refused() {
+fn rejects_other_folders() {
     let folder = Folder::new("pins-tmpfs", true);
     let path = folder.0.to_str().unwrap();
     for (pin, expected) in

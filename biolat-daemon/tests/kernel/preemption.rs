@@ -1,7 +1,8 @@
-//! Completions that find the probe running on their CPU: where the kernel preempts it (since Linux 7.0, with preemptible RCU), any
-//! task's, and nearly none before. The kernel refuses the first program such a completion; the understudy counts it.
+//! Completions that find the probe already running on their CPU. Since Linux 7.0 with preemptible RCU, the kernel preempts the
+//! probe in any task; before that, this is rare. The kernel refuses to run the first program for such a completion; the
+//! understudy counts it.
 //!
-//! The oracle is the disk statistics: counted, lost and missed are all that completed, and hardly any is lost.
+//! The oracle is the disk statistics: counted, lost and missed add up to all completions, and hardly any is lost.
 
 mod nvme_tcp;
 mod removal;
@@ -35,12 +36,12 @@ use crate::support::{
     unprivileged,
 };
 
-/// All that matters happens here.
+/// The CPU on which everything happens.
 const CPU: usize = 1;
 const LOAD: Duration = Duration::from_secs(4);
 const BLOCK: usize = 4096;
 
-/// How long a load lasts whose completions are compared with the disk statistics.
+/// Duration of a load whose completions are compared with the disk statistics.
 fn load_time() -> Duration {
     std::env::var("BIOLAT_TEST_LOAD").map_or(LOAD, |seconds| Duration::from_secs(seconds.parse().unwrap()))
 }
@@ -50,11 +51,11 @@ fn preempts_programs() -> bool {
     kernel::release() >= Release(7, 0)
 }
 
-fn is_lost_above_a_thousandth(lost: u64, completions: u64) -> bool {
+fn exceeds_loss_limit(lost: u64, completions: u64) -> bool {
     lost * 1000 > completions
 }
 
-/// A file for direct reads of one block after another.
+/// A file for direct, sequential reads of single blocks.
 struct Reader {
     file: File,
     flags: i32,
@@ -72,7 +73,7 @@ impl Reader {
         Self { file, flags: 0, block: Box::new(AlignedBlock([0; BLOCK])), number: 0 }
     }
 
-    /// Looks for completions itself, where there is a queue for that.
+    /// Polls for completions where there is a queue for that.
     fn polling(device: &str) -> Self {
         Self { flags: libc::RWF_HIPRI, ..Self::open(device) }
     }
@@ -94,7 +95,7 @@ impl Reader {
     }
 }
 
-/// Takes a CPU from every usual task, for 0.5 of 2.5 ms.
+/// Takes the CPU from all normal tasks, for 0.5 of every 2.5 ms.
 fn interrupt_often(cpu: usize, stop: &StopFlag) {
     pin_to_cpu(cpu);
     become_realtime();
@@ -113,7 +114,7 @@ fn become_realtime() {
     }
 }
 
-/// Real-time tasks may use more of a CPU, until it is dropped: the settings and their former values.
+/// Lifts the CPU limits of real-time tasks until dropped. Holds the settings and their previous values.
 struct Unthrottled(Vec<(PathBuf, String)>);
 
 const RT_RUNTIME: (&str, &str) = ("/proc/sys/kernel/sched_rt_runtime_us", "-1");
@@ -123,7 +124,7 @@ impl Unthrottled {
         Self::set(&[RT_RUNTIME])
     }
 
-    /// Without the server that gives other tasks a twentieth of the time, since 6.12.
+    /// Also disables the server that reserves a twentieth of the time for other tasks (since 6.12).
     fn without_fair_server() -> Self {
         let fair_server = format!("/sys/kernel/debug/sched/fair_server/cpu{CPU}/runtime");
         Self::set(&[RT_RUNTIME, (&fair_server, "0")])
@@ -147,7 +148,7 @@ impl Drop for Unthrottled {
     }
 }
 
-/// How often the kernel has refused a daemon's programs a run.
+/// The number of runs that the kernel refused a daemon's programs, read from their fdinfo files.
 struct Refusals(BTreeMap<u64, PathBuf>);
 
 impl Refusals {
@@ -170,21 +171,21 @@ fn number(path: &Path, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// Switches the kernel's preemption, if it can be switched to this.
+/// Switches the kernel's preemption mode. Returns false if it does not support this one.
 fn set_preemption(mode: &str) -> bool {
     const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
     fs::write(SWITCH, mode).is_ok()
         && fs::read_to_string(SWITCH).is_ok_and(|modes| modes.contains(&format!("({mode})")))
 }
 
-/// What has happened on several devices.
+/// Growth of the figures of several devices.
 #[derive(Debug, Default)]
 struct Growth {
     completions: u64,
     counted: u64,
     sizes: u64,
     workloads: u64,
-    unseen: u64,
+    missed: u64,
     lost: u64,
 }
 
@@ -205,34 +206,34 @@ impl Growth {
                 let cgroups = figures.cgroups(device, "read");
                 cgroups.iter().map(|cgroup| figures.workload_ios(device, "read", cgroup)).sum()
             });
-            growth.unseen += grown(&|moment| moment.figures.unseen(device));
+            growth.missed += grown(&|moment| moment.figures.missed(device));
             growth.lost = grown(&|moment| moment.figures.lost("recursion"));
         }
         growth
     }
 }
 
-/// Compares the devices' figures with the disk statistics: nothing is counted twice, nothing is missing.
+/// Compares the devices' figures with the disk statistics: nothing is counted twice, and nothing is missing.
 fn compare(daemon: &Daemon, devices: &[&str], before: &[Moment]) -> Growth {
     let mut growth = Growth::default();
-    // What may have been lost is certain some collections later.
+    // The losses are final only a few collections later.
     for _ in 0..20 {
         growth = Growth::of(daemon, devices, before);
-        if growth.counted + growth.lost + growth.unseen == growth.completions {
+        if growth.counted + growth.lost + growth.missed == growth.completions {
             assert_eq!((growth.sizes, growth.workloads), (growth.counted, growth.counted), "{growth:?}");
             return growth;
         }
     }
-    panic!("disk statistics are not counted + lost + missed: {growth:?}");
+    panic!("counted + lost + missed differs from the disk statistics: {growth:?}");
 }
 
-/// In each preemption mode, runs readers of these devices on one CPU beside a real-time task.
+/// Runs readers of these devices and a real-time task on one CPU, in each preemption mode.
 fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync) {
     let _unthrottled = Unthrottled::new();
     let refusals = Refusals::of(daemon);
     let mut refused = 0;
     for mode in ["lazy", "full"].into_iter().filter(|mode| set_preemption(mode)) {
-        // The first refusals, which attach the understudy, are lost.
+        // The first refused completions, which cause the understudy to be attached, are lost.
         load(devices, &open, || wait_for_refusal(daemon));
         let before: Vec<_> = devices.iter().map(|device| settled(daemon, device)).collect();
         let refused_before = refusals.read();
@@ -240,7 +241,7 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
         let growth = compare(daemon, devices, &before);
         refused = refusals.read() - refused_before;
         println!("{mode}: {refused} refused of {}, {growth:?}", growth.completions);
-        assert!(!is_lost_above_a_thousandth(growth.lost, growth.completions), "{growth:?}");
+        assert!(!exceeds_loss_limit(growth.lost, growth.completions), "{growth:?}");
         if preempts_programs() {
             assert!(refused >= 20, "the load is too light");
             assert!(growth.lost * 10 <= refused, "the understudy did not count them: {growth:?}");
@@ -249,8 +250,8 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
     assert!(preempts_programs() || refused == 0 || is_attached(daemon));
 }
 
-/// Lets interrupts and, if it can be preempted, tasks refuse the probe completions, until the understudy is attached. Without, if this
-/// kernel refuses none.
+/// Provokes refused completions, by interrupts and, if possible, preempted tasks, until the understudy is attached. Does nothing
+/// on kernels before 6.1.
 pub(crate) fn attach_understudy(daemon: &Daemon) {
     if kernel::release() < Release(6, 1) {
         return;
@@ -290,7 +291,8 @@ fn read_on_cpu(reader: &mut Reader, stop: &StopFlag) {
     reader.read_until(stop);
 }
 
-/// Wakes up at random, until a real-time task's own read is refused: it has interrupted the probe. `false`: it never has.
+/// Wakes up at random until a read of this real-time task is refused, which shows that it interrupted the probe. Returns false if
+/// that never happens.
 fn interrupt_probe(reader: &mut Reader, refusals: &Refusals, wakeups: u64) -> bool {
     (0..wakeups).any(|number| {
         thread::sleep(Duration::from_micros(50 + number * 7919 % 1500));
@@ -304,23 +306,23 @@ fn daemon() -> Daemon {
     Daemon::start(&["--interval", "100ms", "--device", ".*"])
 }
 
-/// Completes in the task that submits.
+/// Completes in the submitting task.
 fn in_task() -> NullBlk {
     NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2")])
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn two_readers_on_a_cpu() {
+fn two_readers_on_one_cpu() {
     let (one, two) = (in_task(), in_task());
     check(&daemon(), &[&one.name, &two.name], Reader::open);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_polling_reader_beside_another_one() {
+fn polling_reader_and_plain_reader() {
     if kernel::release() < Release(5, 16) {
-        return kernel::skip("null_blk has no queues for polling before 5.16");
+        return kernel::skip("null_blk has no polling queues before 5.16");
     }
     let polled = NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2"), ("poll_queues", "2")]);
     let other = in_task();
@@ -331,12 +333,12 @@ fn a_polling_reader_beside_another_one() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn an_nvme_drive_beside_a_reader() {
+fn nvme_drive_and_reader() {
     let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
     check(&daemon(), &[&task.name, &timer.name, &block::device_with("device/serial", "solo")], Reader::open);
 }
 
-/// As the chart runs the daemon.
+/// The chart runs the daemon with these capabilities.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn two_capabilities_are_enough_for_the_understudy() {
@@ -348,10 +350,10 @@ fn two_capabilities_are_enough_for_the_understudy() {
     check(&daemon, &[&one.name, &two.name], Reader::open);
 }
 
-/// Requeues have a program of their own, without an understudy. What the kernel refuses it is counted.
+/// Requeues have their own program, without an understudy. Runs that the kernel refuses it are counted.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn refused_requeues_are_counted() {
+fn counts_refused_requeues() {
     const LONGEST: Duration = Duration::from_secs(60);
     let Some(drive) = ScsiDebug::load() else { return };
     let _unthrottled = Unthrottled::new();
@@ -363,7 +365,7 @@ fn refused_requeues_are_counted() {
         let stop = StopFlag::default();
         thread::scope(|scope| {
             let _stop = stop.set_on_drop();
-            // Preempts the others wherever they are, and has requeues of its own.
+            // Preempts the others at any point, and has requeues of its own.
             scope.spawn(|| {
                 become_realtime();
                 read_on_cpu(&mut Reader::open(&drive.name), &stop);
@@ -385,12 +387,12 @@ fn refused_requeues_are_counted() {
     }
 }
 
-/// What both programs have counted goes on with the next daemon, and with another version's probe.
+/// Counts of both programs continue with the next daemon, and with another version's probe.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_understudy_is_kept() {
+fn keeps_understudy() {
     if !preempts_programs() {
-        return kernel::skip("before 7.0 no task is preempted in the probe");
+        return kernel::skip("before 7.0 the kernel does not preempt the probe");
     }
     let _unthrottled = Unthrottled::new();
     let (one, two) = (in_task(), in_task());
@@ -412,11 +414,15 @@ fn the_understudy_is_kept() {
         }
     });
     let kept = daemon.take().unwrap();
-    assert!(kept.log().iter().any(|line| line.contains("continuing where")), "{:#?}", kept.log());
+    assert!(
+        kept.log().iter().any(|line| line.contains("resumed the previous daemon's counters")),
+        "{:#?}",
+        kept.log()
+    );
     assert!(!is_attached(&kept), "it was attached already: {:#?}", kept.log());
     let growth = compare(&kept, &devices, &before);
     println!("{growth:?}");
-    assert!(!is_lost_above_a_thousandth(growth.lost, growth.completions), "{growth:?}");
+    assert!(!exceeds_loss_limit(growth.lost, growth.completions), "{growth:?}");
     drop(kept);
     // Other options need another probe, which replaces the kept one.
     load(&devices, &Reader::open, || {
@@ -424,7 +430,7 @@ fn the_understudy_is_kept() {
         wait_for_refusal(&replaced);
         daemon = Some(replaced);
     });
-    // What completes in between is missed, unless it is excused by a loss before its understudy was attached: it has no exact sum.
+    // Completions in between are missed, unless excused by a loss before the understudy was attached, so there is no exact sum.
     let daemon = daemon.unwrap();
     for (device, before) in devices.iter().zip(&before) {
         let after = settled(&daemon, device);
@@ -435,11 +441,11 @@ fn the_understudy_is_kept() {
     }
 }
 
-/// A real-time task wakes up at random. If it has interrupted the probe, which its own read is refused for, it keeps the CPU, and
-/// with it the probe from going on.
+/// A real-time task wakes up at random. If its own read is refused, it has interrupted the probe: it then keeps the CPU, which
+/// keeps the probe from continuing.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn the_probe_is_held_for_300_ms() {
+fn probe_is_held_up_for_300_ms() {
     const HOLD: Duration = Duration::from_millis(300);
     let wakeups = if preempts_programs() { 5_000 } else { 500 };
     let _unthrottled = Unthrottled::new();
@@ -473,7 +479,7 @@ fn the_probe_is_held_for_300_ms() {
     let growth = compare(&daemon, &devices, &before);
     let reads = before[1].diskstats.completions(READ);
     let reads = Stat::of(&canary.name).completions(READ) - reads;
-    println!("{holds} holds, {reads} reads by the one that holds, {growth:?}");
+    println!("{holds} holds, {reads} reads by the holding task, {growth:?}");
     assert_eq!(holds, if preempts_programs() { 5 } else { 0 });
     assert_eq!(growth.lost, 0, "{growth:?}");
 }

@@ -1,9 +1,9 @@
-//! Partial completions, requeues, merges, splits, flushes, zones: each request counts once, when it ends, as in diskstats.
+//! Partial completions, requeues, merges, splits, flushes and zones: each request counts once, when it ends, as in diskstats.
 
 use std::{fs, os::unix::fs::FileExt as _};
 
 use crate::{
-    counts::{FILESYSTEMS, fsync_is_exact},
+    counts::{FILESYSTEMS, assert_fsync_is_exact},
     support::{
         Folder, block,
         daemon::Daemon,
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// The probe has one path for a new series and another for a known one: each load runs twice.
+/// The probe handles new and known series differently, so each load runs twice.
 const ROUNDS: [&str; 2] = ["with a new series", "with a known series"];
 
-/// Reads while the drive injects a fault into every nth command; the number of `event`s shows that it did. Each read
-/// counts once, with all its phases.
+/// Reads while the drive injects a fault into every nth command; the number of `event`s proves that it did. Each read counts
+/// once, with all its phases.
 fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
     let Some(drive) = ScsiDebug::load() else { return };
     let daemon = Daemon::of(&drive.name);
@@ -36,8 +36,8 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
         let events = events.stop();
         let after = settled(&daemon, &drive.name);
         let growth = compare(&drive.name, &before, &after);
-        assert_eq!((growth.of(READ), growth.unseen), (2 * reads, 0), "{round}");
-        assert!(events >= at_least, "{events} times {event} in {} reads {round}", 2 * reads);
+        assert_eq!((growth.of(READ), growth.missed), (2 * reads, 0), "{round}");
+        assert!(events >= at_least, "{event} occurred {events} times in {} reads {round}", 2 * reads);
         if event == "block_rq_requeue" {
             assert_eq!(growth.value("biolat_requeues_total", &[("op", "read")]), events as f64, "{round}");
         }
@@ -51,17 +51,17 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_request_that_completes_in_parts_counts_once_at_its_end() {
+fn partial_completions_count_once() {
     counts_each_read_once(Fault::Short, 3, 300, ("block_rq_complete", 750));
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_requeued_request_counts_once() {
+fn requeued_request_counts_once() {
     counts_each_read_once(Fault::Busy, 5, 200, ("block_rq_requeue", 50));
 }
 
-/// Adjacent blocks that are submitted together become one request.
+/// Adjacent blocks submitted together become one request.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn merged_requests_count_as_one() {
@@ -74,16 +74,16 @@ fn merged_requests_count_as_one() {
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &before, &after);
         let merged = after.diskstats.merged(WRITE) - before.diskstats.merged(WRITE);
-        println!("{merged} of {BLOCKS} were merged {round}");
-        assert!(merged >= BLOCKS / 4, "{merged} of {BLOCKS} were merged");
-        assert_eq!((growth.of(WRITE) + merged, growth.unseen), (BLOCKS, 0), "{round}");
+        println!("{merged} of {BLOCKS} blocks were merged {round}");
+        assert!(merged >= BLOCKS / 4, "{merged} of {BLOCKS} blocks were merged");
+        assert_eq!((growth.of(WRITE) + merged, growth.missed), (BLOCKS, 0), "{round}");
         assert_eq!(growth.bytes(WRITE), BLOCKS * 4096, "{round}");
     }
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_split_write_counts_as_several_requests() {
+fn split_write_counts_as_several_requests() {
     let disk = NullBlk::in_memory(&[("submit_queues", "2")]);
     block::set_attribute(&disk.name, "queue/max_sectors_kb", "64");
     let daemon = Daemon::of(&disk.name);
@@ -98,11 +98,11 @@ fn a_split_write_counts_as_several_requests() {
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &before, &after);
         // Requests of 64 KiB each.
-        assert_eq!((growth.of(WRITE), growth.unseen), (40 * 16, 0), "{round}");
+        assert_eq!((growth.of(WRITE), growth.missed), (40 * 16, 0), "{round}");
     }
 }
 
-/// A volatile cache and no FUA: the kernel carries out each synchronous write as a sequence of flush, data, flush.
+/// With a volatile cache and no FUA, the kernel executes each synchronous write as a sequence of flush, data, flush.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn fsync_on_a_volatile_cache_is_exact() {
@@ -110,14 +110,14 @@ fn fsync_on_a_volatile_cache_is_exact() {
     assert_eq!(block::attribute(disk, "queue/write_cache"), "write back");
     assert_eq!(block::attribute(disk, "queue/fua"), "0");
     for filesystem in FILESYSTEMS {
-        fsync_is_exact(filesystem, disk);
+        assert_fsync_is_exact(filesystem, disk);
     }
 }
 
-/// The kernel lets the drive write the data of such a write and flush its cache; the request ends without bytes left.
+/// For such a write the kernel lets the drive write the data and flush its cache; the request ends with no bytes left.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_write_with_flushes_has_the_size_of_its_data() {
+fn write_with_flushes_has_size_of_its_data() {
     let device = "vda";
     assert_eq!(block::attribute(device, "queue/fua"), "0");
     let daemon = Daemon::of(device);
@@ -130,21 +130,21 @@ fn a_write_with_flushes_has_the_size_of_its_data() {
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
     assert!(growth.of(FLUSH) > 0);
-    // Some kernels send an empty flush after each, which is accounted as a write.
+    // Some kernels send an empty flush after each write, which is accounted as a write.
     let mut sizes = growth.sizes("write");
     let empty = sizes.remove(&8).unwrap_or(0);
     assert_eq!((sizes, empty), ([(12, 100), (16, 50)].into(), growth.of(WRITE) - 150));
     assert_eq!(growth.bands("write"), [("le_4KiB", 100), ("le_64KiB", 50)].into());
 }
 
-/// Without data to write, fsync sends an empty flush: it is accounted as a write and ends without being dispatched
-/// to the driver. Its dispatch time is 0, which looks like a timestamp in the first minutes after boot.
+/// An fsync without data to write sends an empty flush, which is accounted as a write and ends without being dispatched. Its
+/// dispatch time is 0, which looks like a timestamp in the first minutes after boot.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn an_empty_flush_has_only_a_total() {
+fn empty_flush_has_only_total() {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     let uptime: f64 = uptime.split_whitespace().next().unwrap().parse().unwrap();
-    assert!(uptime < 1000.0, "up for {uptime} s: 0 no longer looks like a timestamp");
+    assert!(uptime < 1000.0, "up for {uptime} s: too long for 0 to look like a timestamp");
     let disk = NullBlk::in_memory(&[("cache_size", "16")]);
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
@@ -161,10 +161,10 @@ fn an_empty_flush_has_only_a_total() {
     assert_eq!((growth.sizes("write"), growth.bands("write").len()), ([(8, 50)].into(), 0), "no data");
 }
 
-/// Both CPUs complete the first write of a new device at once: one creates the series, and neither write is lost.
+/// Both CPUs complete the first write of a new device at the same time: one creates the series, and neither write is lost.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn two_cpus_create_one_series_at_once() {
+fn concurrent_first_ios_create_one_series() {
     let daemon = Daemon::of("nullb.*");
     for _ in 0..20 {
         let disks: Vec<_> =
@@ -185,7 +185,7 @@ fn two_cpus_create_one_series_at_once() {
     }
 }
 
-/// Zones are opened, written, closed, finished and reset: each is a separate op.
+/// Zones are opened, written, closed, finished and reset; each is a separate op.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn zone_ops_are_exact() {
@@ -218,7 +218,7 @@ fn zone_ops_are_exact() {
         let growth = compare(&disk.name, &before, &after);
         let counted = ops.map(|op| growth.latencies("total", op));
         assert_eq!(counted, [160, 20, 20, 20, 20, 1], "{round}: {ops:?}");
-        assert_eq!((growth.unseen, growth.bytes(WRITE)), (0, 160 * 4096), "{round}");
+        assert_eq!((growth.missed, growth.bytes(WRITE)), (0, 160 * 4096), "{round}");
     }
 }
 
@@ -226,7 +226,7 @@ fn zone_ops_are_exact() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn zone_appends_are_exact() {
     if kernel::release() < Release(5, 12) {
-        return kernel::skip("the file system that appends to zones, btrfs, has no zoned mode before 5.12");
+        return kernel::skip("btrfs, which uses zone appends, has no zoned mode before 5.12");
     }
     run("modprobe", &["btrfs"]);
     let disk =
@@ -249,5 +249,5 @@ fn zone_appends_are_exact() {
     let growth = compare(&disk.name, &before, &after);
     let appends = growth.latencies("total", "zone_append");
     println!("{appends} appends of {} writes", growth.of(WRITE));
-    assert!(appends >= 80 && growth.unseen == 0, "{appends} appends");
+    assert!(appends >= 80 && growth.missed == 0, "{appends} appends");
 }

@@ -15,7 +15,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root and bpftool: cargo xtask test"]
-fn killed_and_restarted_under_load() {
+fn restarts_from_zero_under_load() {
     let device = LoopDevice::attach("restarts", true);
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
@@ -33,7 +33,7 @@ fn killed_and_restarted_under_load() {
         let own: [BTreeSet<_>; 2] = [&programs() - &others.0, &maps() - &others.1];
         assert_eq!(own.each_ref().map(BTreeSet::len), [3, 10], "{own:?}");
         wait_for("figures", || killed.fresh().count(name, READ) > 0);
-        // SIGKILL.
+        // Drop sends SIGKILL.
         drop(killed);
         wait_for("the kernel to free the probe", || {
             programs().is_disjoint(&own[0]) && maps().is_disjoint(&own[1])
@@ -43,9 +43,9 @@ fn killed_and_restarted_under_load() {
         let daemon = Daemon::start(&["--interval", "100ms", "--device", name]);
         let first = Figures::scrape(daemon.address);
         let since = Stat::of(name).completions(READ) - accounted;
-        // It starts from zero, and counts only what happened since.
+        // The new daemon starts from zero and counts only I/O since its start.
         assert!(first.count(name, READ) <= since, "{} of {since}", first.count(name, READ));
-        assert!(first.unseen(name) * 200 <= since, "{} of {since} unseen", first.unseen(name));
+        assert!(first.missed(name) * 200 <= since, "{} of {since} missed", first.missed(name));
         assert_eq!(first.errors(name, "read", "ioerr"), 0);
         wait_for("figures", || daemon.fresh().count(name, READ) > first.count(name, READ));
         daemon
@@ -55,5 +55,5 @@ fn killed_and_restarted_under_load() {
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
     assert_eq!(growth.of(READ), 500);
-    growth.assert_few_unseen();
+    growth.assert_few_missed();
 }

@@ -1,4 +1,4 @@
-//! Privileges: the least to start with, what is left once the probe is attached, and that everything works with that.
+//! Privileges: the minimum to start with, what remains after the probe is attached, and that everything works with that.
 
 use std::{ffi::CString, fs, io, os::unix::ffi::OsStrExt as _, thread, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::support::{
     unprivileged,
 };
 
-/// A thread's fields of `/proc/PID/task/TID/status`.
+/// Returns the relevant fields of `/proc/PID/task/TID/status` for each thread.
 fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let of_thread = |task: fs::DirEntry| {
@@ -31,7 +31,7 @@ fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
     tasks.map(|task| of_thread(task.unwrap())).collect()
 }
 
-/// Only the collector's thread, which creates maps, and the one that waits for runs of the probe have a capability left.
+/// Asserts that only the collector, which creates maps, and the thread that waits for runs of the probe still have a capability.
 fn assert_dropped(daemon: &Daemon, bounding: &str, seccomp: u32) {
     let threads = threads(daemon);
     assert!(threads.iter().any(|(name, _)| name == "collect") && threads.len() > 1, "{threads:?}");
@@ -51,7 +51,7 @@ fn assert_dropped(daemon: &Daemon, bounding: &str, seccomp: u32) {
     }
 }
 
-/// Devices that appear and disappear, I/O that is counted, and series that need another map.
+/// Exercises devices that appear and disappear, counted I/O, and series that need another map.
 fn assert_it_works(daemon: &Daemon) {
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     let reads = |figures: &Figures, device: &str| {
@@ -67,7 +67,7 @@ fn assert_it_works(daemon: &Daemon) {
         Target::open(&device.path()).read(100);
         wait_for("its reads", || reads(&daemon.fresh(), &device.name) >= 100);
     }
-    assert!(slots(&daemon.fresh()) > before, "no map was made");
+    assert!(slots(&daemon.fresh()) > before, "no map was created");
     let name = devices[0].name.clone();
     devices[0].detach();
     wait_for("the device to go", || {
@@ -80,7 +80,7 @@ fn assert_it_works(daemon: &Daemon) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn root_keeps_only_the_right_to_create_maps() {
+fn root_keeps_only_cap_bpf() {
     let (store, bpf) = (FdStore::new("rights-store"), BpfFileSystem::mount("rights-bpf"));
     let arguments = ["--interval", "100ms", "--loop"];
     let pinned = [&arguments[..], &["--pin", bpf.path().to_str().unwrap()]].concat();
@@ -108,7 +108,7 @@ fn two_capabilities_are_enough_for_nobody() {
             unprivileged::command(&unprivileged::copy(&folder), two.clone()).arg("--loop").args(arguments),
         );
         assert_it_works(&daemon);
-        // Changing the bounding set needs CAP_SETPCAP. With no_new_privs it has no effect.
+        // Changing the bounding set needs CAP_SETPCAP. With no_new_privs the set has no effect.
         assert_dropped(&daemon, bounding, seccomp);
         assert_eq!(daemon.terminate().0.code(), Some(0));
     }
@@ -119,7 +119,7 @@ fn two_capabilities_are_enough_for_nobody() {
 fn file_capabilities_need_not_be_effective() {
     let folder = Folder::new("rights", true);
     let copy = unprivileged::copy(&folder);
-    // cap_bpf,cap_perfmon=p, as setcap writes it: revision 2, without the effective bit.
+    // cap_bpf,cap_perfmon=p as setcap writes it: revision 2, without the effective bit.
     let high = ((CAP_BPF.bitmask() | CAP_PERFMON.bitmask()) >> 32) as u32;
     let value: Vec<u8> =
         [0x0200_0000_u32, 0, 0, high, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -132,14 +132,14 @@ fn file_capabilities_need_not_be_effective() {
     assert_it_works(&daemon);
 }
 
-/// Rust's handler restores the default action and returns. If that were denied, the fault would repeat for ever.
+/// Rust's handler restores the default action and returns. If that were denied, the fault would repeat forever.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_fault_ends_the_process() {
+fn fault_terminates_process() {
     let daemon = Daemon::start(&["--interval", "100ms"]);
     let pid = daemon.pid().cast_signed();
     let fault = || {
-        // SAFETY: our own child, which is not reaped yet.
+        // SAFETY: our own child, which has not been reaped yet.
         unsafe { libc::kill(pid, libc::SIGSEGV) };
         thread::sleep(Duration::from_millis(500));
     };
@@ -151,7 +151,7 @@ fn a_fault_ends_the_process() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn missing_capabilities_are_named() {
+fn names_missing_capabilities() {
     let folder = Folder::new("rights", true);
     let copy = unprivileged::copy(&folder);
     for (capabilities, arguments, expected) in [

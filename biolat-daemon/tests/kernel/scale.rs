@@ -21,7 +21,7 @@ use crate::support::{
     null_blk::NullBlk,
 };
 
-/// Duration of all collections so far in seconds, and their number.
+/// Returns the total duration of all collections in seconds, and their number.
 fn collections(figures: &Figures) -> (f64, f64) {
     let metrics = figures.metrics("biolat_collect_duration_seconds", &[]);
     let histogram = metrics[0].histogram.as_ref().unwrap();
@@ -30,12 +30,12 @@ fn collections(figures: &Figures) -> (f64, f64) {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn reads_and_writes_of_21_drives_on_384_cpus() {
-    reads_and_writes(384, 21, 112);
+fn counts_21_drives_on_384_cpus() {
+    check_reads_and_writes(384, 21, 112);
 }
 
-/// On a machine with this many possible CPUs and drives; the counters take at most `counters` MiB.
-pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
+/// Runs on a machine with this many possible CPUs and drives; the counters take at most `counters` MiB.
+pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     assert_eq!(possible_cpus(), cpus);
     let attach =
         || -> Vec<_> { (0..drives).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect() };
@@ -55,7 +55,7 @@ pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
             let grown = now.completions(group) - before.completions(group);
             assert_eq!(figures.count(&disk.name, group), grown, "{} {}", disk.name, group.name);
         }
-        assert_eq!(figures.unseen(&disk.name), 0);
+        assert_eq!(figures.missed(&disk.name), 0);
     }
 
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
@@ -63,7 +63,7 @@ pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     assert_eq!(bytes, slot_bytes(slots(series)) + of_workloads);
     let in_kernel = map_memory(daemon.pid(), PER_CPU_ARRAY);
     println!(
-        "maps: {:.2} MiB by the formula, {:.2} MiB by the kernel's accounting",
+        "maps: {:.2} MiB by the formula, {:.2} MiB as accounted by the kernel",
         bytes as f64 / MIB,
         in_kernel as f64 / MIB
     );
@@ -89,7 +89,7 @@ pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
 
     let openmetrics = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     for (format, accept) in [("protobuf", PROTOBUF), ("OpenMetrics", openmetrics), ("text", "")] {
-        // The first request of a snapshot encodes it.
+        // The first request for a snapshot encodes it.
         let began = Instant::now();
         let answer = http::get(daemon.address, "/metrics", accept).unwrap();
         println!(
@@ -100,7 +100,7 @@ pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
         assert_eq!(answer.status, 200);
     }
 
-    // All of them disappear at once, and as many others appear: they reuse the slots.
+    // All of them disappear at once, and as many others appear and reuse their slots.
     drop(disks);
     let disks = attach();
     wait_for("the others", || {
@@ -119,7 +119,7 @@ pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     );
 }
 
-/// What the daemon's collector had done at a moment.
+/// Cumulative work of the daemon's collector at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -127,7 +127,7 @@ struct Sample {
     cpu: Duration,
 }
 
-/// Samples the collector until the flag is set, often enough for several samples within a survey.
+/// Samples the collector until the flag is set, often enough for several samples per survey.
 fn sample(daemon: &Daemon, stop: &StopFlag) -> Vec<Sample> {
     let (program, cpu) = (InflightProgram::of(daemon.pid()), ThreadCpuTime::of(daemon.pid(), "collect"));
     let mut samples = Vec::new();
@@ -138,19 +138,19 @@ fn sample(daemon: &Daemon, stop: &StopFlag) -> Vec<Sample> {
     samples
 }
 
-/// A look at all requests of a disk.
+/// One survey of all requests of a disk.
 #[derive(Debug)]
 struct Survey {
     began: Instant,
     duration: Duration,
-    /// CPU time of the collector, by the samples within the survey.
+    /// CPU time of the collector, from the samples within the survey.
     cpu: Duration,
-    /// Of that, in the program.
+    /// Part of it spent in the program.
     in_program: Duration,
 }
 
 impl Survey {
-    /// Those with this many runs. Between two collections there are no runs for long.
+    /// Returns the surveys with this many runs. Between two collections there are no runs for a long time.
     fn all(samples: &[Sample], runs: u64) -> Vec<Self> {
         let growth = samples.windows(2).filter(|pair| pair[1].runs.count > pair[0].runs.count);
         let mut samples: Vec<_> = growth.flatten().copied().collect();
@@ -161,9 +161,9 @@ impl Survey {
         surveys.map(|samples| Self::of(samples, runs)).collect()
     }
 
-    /// The first sample is from before, the last from after the last run.
+    /// The first sample precedes the first run, and the last one follows the last run.
     fn of(samples: &[Sample], runs: u64) -> Self {
-        assert!(samples.len() > 4, "{} samples within a survey", samples.len());
+        assert!(samples.len() > 4, "only {} samples within a survey", samples.len());
         let (before, last) = (&samples[0], &samples[samples.len() - 1]);
         let (first, end) = (&samples[1], &samples[samples.len() - 2]);
         let part = runs as f64 / (end.runs.count - first.runs.count) as f64;
@@ -176,13 +176,13 @@ impl Survey {
     }
 }
 
-/// To look at all requests of the large disk takes longer than a collection may take for it. On average it takes a
-/// hundredth of a CPU at most, and the disk's turn comes again.
+/// A survey of the large disk takes longer than a collection can spend on it. On average it takes at most a hundredth of a CPU,
+/// and the disk is surveyed again.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_survey_of_many_requests_is_paid_for_by_later_collections() {
+fn long_survey_is_paid_back_over_time() {
     const LATENCY: u64 = 20_000_000;
-    /// The next survey may come later if the emulator gets little CPU time.
+    /// Limit for the next survey, which can be late if the emulator gets little CPU time.
     const LONGEST: Duration = Duration::from_secs(170);
     let _statistics = RunStatistics::enable();
     let small = NullBlk::with_latency(LATENCY, &[("submit_queues", "2")]);
@@ -236,19 +236,19 @@ fn a_survey_of_many_requests_is_paid_for_by_later_collections() {
     let next = surveys.get(1).map(|next| (next.began - first.began).as_secs_f64());
     let ns_per_slot = |time: Duration| time.as_secs_f64() * 1e9 / slots as f64;
     println!(
-        "{slots} slots; a survey takes {:.3} s, {:.3} s of CPU: {:.0} ns per slot, {:.0} ns in the program",
+        "{slots} slots; a survey takes {:.3} s and {:.3} s of CPU time: {:.0} ns per slot, {:.0} ns in the program",
         first.duration.as_secs_f64(),
         first.cpu.as_secs_f64(),
         ns_per_slot(first.cpu),
         ns_per_slot(first.in_program)
     );
-    println!("the next one {next:?} s later, after {collections} collections; exact: {exact:?}");
-    // Its time in shares of eight tenths of a per cent, and a collection before and after.
+    println!("the next survey {next:?} s later, after {collections} collections; exact: {exact:?}");
+    // Its time is paid back in shares of 0.8 % per collection, plus one collection before and one after.
     let at_most = first.duration.as_secs_f64() / 0.008 + 2.0;
     assert!(collections <= at_most, "{collections} collections, expected {at_most} at most");
     if let Some(next) = next {
         let (share, slots) = (first.cpu.as_secs_f64() / next, slots as f64 / next);
         println!("{slots:.0} slots per second, {:.2} % of a CPU", share * 100.0);
-        assert!(share <= 0.01, "{first:?}, the next one after {next} s");
+        assert!(share <= 0.01, "{first:?}, the next survey after {next} s");
     }
 }

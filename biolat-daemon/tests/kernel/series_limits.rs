@@ -13,7 +13,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn four_devices_need_little_memory() {
+fn four_devices_use_little_memory() {
     assert_eq!(possible_cpus(), 2);
     let disks: Vec<_> = (0..4).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
     let daemon = Daemon::of("nullb.*");
@@ -29,7 +29,7 @@ fn four_devices_need_little_memory() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn many_devices_appear_disappear_and_appear_again() {
+fn many_devices_come_and_go_repeatedly() {
     const DEVICES: usize = 128;
     let daemon = Daemon::start(&["--interval", "500ms", "--device", "nullb.*"]);
     let round = || {
@@ -49,11 +49,11 @@ fn many_devices_appear_disappear_and_appear_again() {
         let figures = daemon.fresh();
         let mut missing = 0;
         for disk in &disks {
-            // The kernel's first reads look for partitions, and may find no slot yet.
+            // The kernel's first reads look for partitions, and may not find a slot yet.
             let reads = figures.count(&disk.name, READ);
             missing += Stat::of(&disk.name).completions(READ) - reads;
             assert!(reads >= 3 && figures.count(&disk.name, WRITE) == 3, "{}", disk.name);
-            assert_eq!(figures.unseen(&disk.name), 0, "{}", disk.name);
+            assert_eq!(figures.missed(&disk.name), 0, "{}", disk.name);
         }
         let lost = lost(&figures) - before;
         assert_eq!(missing, lost, "disk statistics = counted + lost");
@@ -68,9 +68,9 @@ fn many_devices_appear_disappear_and_appear_again() {
     };
     let (first, _) = round();
     let most = slots(2 * DEVICES as u64) + slots(0);
-    assert!(first.slots <= most as f64, "{first:?}, and at most {most}");
+    assert!(first.slots <= most as f64, "{first:?}, expected {most} at most");
     let (second, lost) = round();
-    assert_eq!((second.slots, lost), (first.slots, 0), "the slots of the first round are enough");
+    assert_eq!((second.slots, lost), (first.slots, 0), "the first round's slots were not enough");
     second.assert_no_growth_since(&first);
 }
 
@@ -81,33 +81,33 @@ fn lost(figures: &Figures) -> u64 {
 /// More series at once than there are slots: their I/O is counted as lost and logged once, and then slots are added.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn without_slots_completions_are_counted_as_lost() {
+fn completions_without_slot_are_lost() {
     // No slots are reserved for devices that are not shown, and the next collection is far away.
     let daemon = Daemon::start(&["--interval", "12s", "--device", "none"]);
     let settings = [("submit_queues", "1"), ("hw_queue_depth", "4"), ("size", "16")];
     let disks: Vec<_> = (0..100).map(|_| NullBlk::new(&settings)).collect();
     let slots = Figures::scrape(daemon.address).value("biolat_series_slots", &[]);
-    assert!(slots < 80.0, "{slots} slots, too many for this test");
-    // Each device has one series, of the reads that look for partitions; the last ones find no slot.
+    assert!(slots < 80.0, "{slots} slots are too many for this test");
+    // Each device has one series, for the reads that look for partitions; the last series find no slot.
     let unlucky = disks.last().unwrap();
     let target = Target::open(&unlucky.path());
     target.read_first(5);
     let accounted: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name).completions(READ)).collect();
     let lost = next_collection(&daemon).lost("no_room");
     println!("{lost} of {} were lost", accounted.iter().sum::<u64>());
-    // Whole series are lost: a series gets a slot at its first completion, or not before the next collection.
+    // Only whole series are lost: a series gets a slot at its first completion, or not until the next collection.
     let mut of_the_last = accounted.iter().rev().scan(0, |sum, accounted| {
         *sum += accounted;
         Some(*sum)
     });
     assert!(lost > 0 && of_the_last.any(|sum| sum == lost), "{lost} lost of {accounted:?}");
     let logged = |name: &str| {
-        let line = format!("no slot for read of {name}:");
+        let line = format!("no free slot for read on {name}:");
         daemon.log().iter().filter(|found| found.contains(&line)).count()
     };
     let reported: usize = disks.iter().map(|disk| logged(&disk.name)).sum();
     assert!(reported >= 1 && disks.iter().all(|disk| logged(&disk.name) <= 1), "{:?}", daemon.log());
-    // There are slots now, and I/O goes on.
+    // Slots have been added, and I/O continues.
     target.read_first(7);
     assert_eq!(next_collection(&daemon).lost("no_room"), lost);
 }

@@ -1,5 +1,5 @@
-//! A device whose latency depends on the size of a request by more than its bytes explain, and one where it does not: what
-//! the metrics, the findings of `biolat` and the panels of the dashboard tell of both.
+//! Latency by size in the metrics, the findings of `biolat` and the dashboard panels, on two devices: the latency of one depends
+//! on the request size more than its bytes explain; the other's does not.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ const DASHBOARD: &str = include_str!("../../../deploy/grafana/biolat.json");
 /// Sizes in bytes, and their bands.
 const SIZES: [(usize, &str); 3] = [(4 << 10, "le_4KiB"), (64 << 10, "le_64KiB"), (256 << 10, "le_256KiB")];
 
-/// I/Os of each size and op: more than the 30 that `biolat` compares.
+/// I/Os of each size and op; `biolat` needs at least 30 for a comparison.
 const ROUNDS: usize = 40;
 
-/// The probe of `biolat` reads the clock of each I/O after the daemon's probe, in between which an emulated CPU may have to wait: so
-/// many seconds in all I/Os of a size.
+/// Allowed difference in seconds over all I/Os of a size: the probe of `biolat` reads the clock after the daemon's probe, and an
+/// emulated CPU may have to wait in between.
 const LATER: f64 = 0.02;
 
-/// The panels of latency by size, and how far they may be off: a mean is exact, a percentile is anywhere in its bucket, two of
-/// which are a power of two.
+/// The panels of latency by size, and the factor by which they can be off: a mean is exact, a percentile can be anywhere in its
+/// half-octave bucket.
 const PANELS: [(&str, f64); 2] =
     [("Mean device latency by size", 1.0), ("p99 device latency by size", SQRT_2)];
 
-/// A busy emulator adds 20 ms to each: what is large still takes several times what its size explains.
+/// A busy emulator adds 20 ms to each request; large ones still take several times longer than their size explains.
 fn slow_if_large(bytes: usize) -> Duration {
     Duration::from_millis(if bytes > 64 << 10 { 400 } else { 2 })
 }
@@ -48,7 +48,7 @@ fn slow(_bytes: usize) -> Duration {
     Duration::from_millis(20)
 }
 
-/// A device, and how long the calls of each op and band took in seconds.
+/// A device, and the duration of the calls in seconds by op and band.
 struct Measured {
     device: Nbd,
     latency: fn(usize) -> Duration,
@@ -60,7 +60,7 @@ impl Measured {
         Self { device: Nbd::attach(number, latency), latency, calls: BTreeMap::new() }
     }
 
-    /// Reads and writes of each size in turns, one at a time.
+    /// Reads and writes each size in turn, one request at a time.
     fn load(&mut self) {
         let target = Target::open(&self.device.path());
         for round in 0..ROUNDS {
@@ -77,17 +77,17 @@ impl Measured {
         }
     }
 
-    /// The latencies of an op and band: each is at least the server's, and no longer than the longest call.
+    /// Returns the possible latencies of an op and band: from the server's latency to the longest call.
     fn range(&self, op: &str, band: &str) -> RangeInclusive<f64> {
         let (bytes, _) = SIZES.into_iter().find(|(_, name)| *name == band).unwrap();
         let longest = self.calls[&(op, band)].iter().copied().fold(0.0, f64::max);
         (self.latency)(bytes).as_secs_f64()..=longest
     }
 
-    /// Checks number and sum of the latencies of each op and band.
+    /// Checks the number and the sum of the latencies of each op and band.
     fn check(&self, figures: &Figures) {
         let device = self.device.name.as_str();
-        let unseen = figures.unseen(device);
+        let missed = figures.missed(device);
         for (&(op, band), calls) in &self.calls {
             let bands = figures.bands(device, op);
             assert_eq!(bands.len(), SIZES.len(), "{device}: bands of {op}s");
@@ -95,57 +95,57 @@ impl Measured {
             let (count, sum) = (latencies.sample_count, latencies.sample_sum);
             let (least, called) = (*self.range(op, band).start(), calls.iter().sum::<f64>());
             println!(
-                "{device} {op} {band}: {count} I/Os, mean {:.2} ms; server {:.0} ms, calls {:.2} ms",
+                "{device} {op} {band}: {count} I/Os, mean {:.2} ms; the server takes {:.0} ms, the calls {:.2} ms",
                 mean(figures, device, op, band) * 1e3,
                 least * 1e3,
                 called / calls.len() as f64 * 1e3
             );
             assert!(
-                count <= ROUNDS as u64 && count + unseen >= ROUNDS as u64,
+                count <= ROUNDS as u64 && count + missed >= ROUNDS as u64,
                 "{device} {op} {band}: {count}"
             );
-            assert!(sum >= count as f64 * least, "{device} {op} {band}: {sum} s, {count} times {least} s");
-            assert!(sum <= called, "{device} {op} {band}: {sum} s, {called} s in calls");
+            assert!(sum >= count as f64 * least, "{device} {op} {band}: {sum} s for {count} times {least} s");
+            assert!(sum <= called, "{device} {op} {band}: {sum} s, but the calls took {called} s");
         }
     }
 }
 
-/// The mean device latency of an op and band in seconds.
+/// Returns the mean device latency of an op and band, in seconds.
 fn mean(figures: &Figures, device: &str, op: &str, band: &str) -> f64 {
     let bands = figures.bands(device, op);
     let (_, latencies) = bands.into_iter().find(|(name, _)| *name == band).unwrap();
     latencies.sample_sum / latencies.sample_count as f64
 }
 
-/// The findings on slow sizes.
+/// Returns the findings about slow sizes.
 fn findings(text: &str) -> Vec<String> {
     let findings = text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}"));
     let findings = findings.replace("\n  ", " ");
     findings.lines().filter(|line| line.contains("what the size explains")).map(str::to_owned).collect()
 }
 
-/// Checks the finding on an op: its words, and the figures in them.
+/// Checks the wording of the finding about an op, and the figures in it.
 fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
     let (large, small) = (mean(figures, device, op, "le_256KiB"), mean(figures, device, op, "le_64KiB"));
-    // Of sizes four times as large, and the smaller ones have the best throughput.
+    // The large size is four times the small one, which has the best throughput.
     let factor = large / small / 4.0;
     let words = finding.split(|separator: char| separator.is_whitespace());
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
-    let [64.0, 256.0, told_large, 16.0, 64.0, told_small, told_factor] = numbers[..] else {
+    let [64.0, 256.0, reported_large, 16.0, 64.0, reported_small, reported_factor] = numbers[..] else {
         panic!("{finding}")
     };
     let expected = format!(
-        "- {device}: {op}s of 64 to 256 KiB take {told_large:.0} ms (mean) where those of 16 to 64 KiB take "
+        "- {device}: {op}s of 64 to 256 KiB take {reported_large:.0} ms (mean) where those of 16 to 64 KiB take "
     );
     assert!(finding.trim().starts_with(&expected), "{finding:?}, expected {expected:?}");
-    for (told, known) in [(told_large / 1e3, large), (told_small / 1e3, small)] {
+    for (reported, known) in [(reported_large / 1e3, large), (reported_small / 1e3, small)] {
         let expected = 0.99 * known..1.01 * known + LATER / ROUNDS as f64;
-        assert!(expected.contains(&told), "{finding}: {told} s, expected {expected:?}");
+        assert!(expected.contains(&reported), "{finding}: {reported} s, expected {expected:?}");
     }
-    assert!((told_factor - factor).abs() <= 1.0, "{finding}: {factor} times");
+    assert!((reported_factor - factor).abs() <= 1.0, "{finding}: {factor} times");
 }
 
-/// A Prometheus that scrapes the daemon each second, and evaluates the alert as often.
+/// Starts a Prometheus that scrapes the daemon and evaluates the alert every second.
 fn prometheus(daemon: &Daemon) -> Prometheus {
     let alert = alert_rule_with(ALERT, &[("for: 15m\n", "for: 1s\n")]);
     let recording = recording_rules_with("recording.yml", "1s", "[20s]");
@@ -155,7 +155,7 @@ fn prometheus(daemon: &Daemon) -> Prometheus {
     prometheus
 }
 
-/// The query of a panel, as Grafana sends it with one device chosen.
+/// Returns the query of a panel, as Grafana sends it with one device selected.
 fn panel(title: &str, device: &str) -> String {
     let json: Value = serde_json::from_str(DASHBOARD).unwrap();
     let rows = json["panels"].as_array().unwrap().iter();
@@ -185,7 +185,7 @@ fn check_panel((title, width): (&str, f64), prometheus: &Prometheus, measured: &
     }
 }
 
-/// The alert has fired for both ops of this device and for the size that takes long, and for nothing else.
+/// Asserts that the alert has fired for both ops of this device and the slow size, and for nothing else.
 fn check_alert(prometheus: &Prometheus, slow: &Measured) {
     let fired = format!("max_over_time(ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\"}}[5m])");
     wait_for(&fired, || prometheus.vector(&fired).len() >= 2);
@@ -197,10 +197,10 @@ fn check_alert(prometheus: &Prometheus, slow: &Measured) {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_device_that_is_slow_for_large_requests() {
+fn reports_device_slow_for_large_requests() {
     let (mut large, mut all) = (Measured::new(0, slow_if_large), Measured::new(1, slow));
     let devices = [large.device.name.clone(), all.device.name.clone()];
-    // Without classic histograms, which are thousands of series.
+    // Leaves out classic histograms, which are thousands of series.
     let daemon =
         Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &devices.join("|")]);
     let prometheus = prometheus(&daemon);

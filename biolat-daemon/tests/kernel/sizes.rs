@@ -1,4 +1,4 @@
-//! Requests by size, and latencies by range of sizes.
+//! Requests by size, and latencies by size band.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::support::{
     settled::{Growth, compare, settled},
 };
 
-/// Block sizes and how many I/Os of each, as fio is to do them: the exponent of the size's bucket, and the band.
+/// Block sizes for fio, each with the exponent of its size bucket and its band.
 const MIX: [(&str, i32, &str); 8] = [
     ("512", 9, "le_4KiB"),
     ("1k", 10, "le_4KiB"),
@@ -28,7 +28,7 @@ const MIX: [(&str, i32, &str); 8] = [
 
 const EACH: u64 = 100;
 
-/// One job of fio for each size: direct, one I/O at a time, so that none is merged with another.
+/// Runs one fio job per size, with direct I/O, one request at a time to prevent merging.
 fn direct_io_of_each_size(device: &str, rw: &str) {
     for (size, ..) in MIX {
         let file = format!("--filename={}", block::path(device).display());
@@ -43,8 +43,8 @@ fn direct_io_of_each_size(device: &str, rw: &str) {
 }
 
 fn assert_mix(growth: &Growth<'_>, op: &str) {
-    // What the probe has missed may be of any size.
-    let short = |counted: u64, expected: u64| counted <= expected && counted + growth.unseen >= expected;
+    // I/Os missed by the probe can be of any size.
+    let short = |counted: u64, expected: u64| counted <= expected && counted + growth.missed >= expected;
     let (sizes, bands) = (growth.sizes(op), growth.bands(op));
     let expected = |is_of: &dyn Fn(i32, &str) -> bool| {
         EACH * MIX.iter().filter(|(_, exponent, band)| is_of(*exponent, band)).count() as u64
@@ -64,9 +64,9 @@ fn assert_mix(growth: &Growth<'_>, op: &str) {
 
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
-fn each_size_has_its_bucket_and_its_band() {
+fn counts_sizes_by_bucket_and_band() {
     let device = LoopDevice::attach("sizes", true);
-    // A request of any size in the mix is not split.
+    // Prevents splitting of the largest requests in the mix.
     block::set_attribute(&device.name, "queue/max_sectors_kb", "1280");
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let _awake = Awake::all_cpus();
@@ -75,12 +75,12 @@ fn each_size_has_its_bucket_and_its_band() {
         direct_io_of_each_size(&device.name, rw);
         let after = settled(&daemon, &device.name);
         let growth = compare(&device.name, &before, &after);
-        growth.assert_few_unseen();
+        growth.assert_few_missed();
         assert_mix(&growth, op);
     }
 }
 
-/// A discard has a size, but no band.
+/// Discards have sizes, but no bands.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn discards_have_sizes() {
@@ -93,14 +93,14 @@ fn discards_have_sizes() {
     let after = settled(&daemon, &device.name);
     let growth = compare(&device.name, &before, &after);
     let sizes = growth.sizes("discard");
-    assert_eq!(growth.of(DISCARD), sizes.values().sum::<u64>() + growth.unseen);
-    assert!(sizes[&16] + growth.unseen >= 20, "{sizes:?}");
+    assert_eq!(growth.of(DISCARD), sizes.values().sum::<u64>() + growth.missed);
+    assert!(sizes[&16] + growth.missed >= 20, "{sizes:?}");
     assert!(growth.bands("discard").is_empty());
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_sizes_there_is_no_metric_and_no_memory() {
+fn disabled_sizes_take_no_memory() {
     let device = LoopDevice::attach("sizes", true);
     let name = device.name.as_str();
     let memory = |daemon: &Daemon| map_memory(daemon.pid(), PER_CPU_ARRAY);

@@ -1,5 +1,5 @@
-//! Load, devices that come and go, scrapes in all formats, and hostile clients, all at once: what the daemon uses stays the same,
-//! and what it counts stays exact. For half a minute, or for `BIOLAT_SOAK_MINUTES`.
+//! Load, changing devices, scrapes in all formats and hostile clients, all at once: the daemon's resource use stays constant and
+//! its counts stay exact. Lasts half a minute, or `BIOLAT_SOAK_MINUTES`.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use crate::support::{
     settled::{settled, tally},
 };
 
-/// Between two looks at what the daemon uses.
+/// Interval between samples of the daemon's resource use.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What scrapers ask for.
+/// Requests of typical scrapers.
 const REQUESTS: [(&str, &str); 7] = [
     ("/metrics", ""),
     ("/metrics", PROTOBUF),
@@ -34,7 +34,7 @@ const REQUESTS: [(&str, &str); 7] = [
     ("/-/ready", ""),
 ];
 
-/// What the daemon uses.
+/// Resource use of the daemon.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     resident: u64,
@@ -63,7 +63,7 @@ impl Usage {
     }
 }
 
-/// What has been done to the daemon.
+/// Work done to the daemon.
 #[derive(Debug, Default)]
 struct Work {
     ios: AtomicU64,
@@ -74,7 +74,7 @@ struct Work {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn nothing_grows_and_everything_is_counted() {
+fn counts_everything_without_growth() {
     let minutes: f64 = std::env::var("BIOLAT_SOAK_MINUTES").map_or(0.5, |minutes| minutes.parse().unwrap());
     let duration = Duration::from_secs_f64(60.0 * minutes);
     let steady = LoopDevice::attach("steady", true);
@@ -114,22 +114,22 @@ fn nothing_grows_and_everything_is_counted() {
     });
     let after = settled(&daemon, &steady.name);
     let growth = tally(&steady.name, &before, &after);
-    println!("{:?} accounted, {} unseen", growth.completions, growth.unseen);
-    assert_eq!(growth.missing, 0, "completions that are neither counted nor unseen");
+    println!("{:?} accounted, {} missed", growth.completions, growth.missed);
+    assert_eq!(growth.unaccounted, 0, "completions that are neither counted nor missed");
     assert_eq!(after.figures.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
 
-    // The first quarter fills caches.
+    // The first quarter is a warm-up that fills caches.
     let (early, late) = samples[samples.len() / 4..].split_at(samples.len() * 3 / 8);
     let most = |samples: &[Usage]| samples.iter().copied().fold(Usage::default(), Usage::max);
     let (early, late) = (most(early), most(late));
     println!("at most {early:?} in the first half, {late:?} in the second");
-    assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grows");
-    assert!(late.threads <= early.threads.max(12), "threads grow");
-    assert!(late.files <= early.files.max(350), "descriptors grow");
-    assert!(late.slots <= slots(4) + 2 * slots(4), "slots grow");
+    assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grew");
+    assert!(late.threads <= early.threads.max(12), "the number of threads grew");
+    assert!(late.files <= early.files.max(350), "the number of descriptors grew");
+    assert!(late.slots <= slots(4) + 2 * slots(4), "the number of slots grew");
 }
 
-/// Does this until the end, and counts it.
+/// Repeats the work until the flag is set, and adds `each` to the count every time.
 fn repeat(stop: &StopFlag, count: &AtomicU64, each: u64, pause_ms: u64, mut work: impl FnMut()) {
     while !stop.is_set() {
         work();
@@ -150,7 +150,7 @@ fn replace(device: &LoopDevice, file: &str) {
     Target::open(&device.path()).read(20);
 }
 
-/// One hostile client, of each kind in turn. Some stay connected.
+/// Opens one hostile client, of each kind in turn. Some stay connected.
 fn attack(address: SocketAddr, held: &mut Vec<TcpStream>) {
     const HOSTILE: [&[u8]; 6] = [
         b"",

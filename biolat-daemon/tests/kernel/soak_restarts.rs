@@ -1,6 +1,5 @@
-//! A daemon that is killed again and again while devices and cgroups come and go and clients read everything it serves: its probe
-//! is pinned, so that counts stay exact, and no daemon uses more than the one before. For half a minute, or for
-//! `BIOLAT_SOAK_MINUTES`.
+//! A daemon with a pinned probe is killed repeatedly while devices and cgroups come and go and clients read everything it serves:
+//! counts stay exact, and no daemon uses more resources than the previous one. Lasts half a minute, or `BIOLAT_SOAK_MINUTES`.
 
 use std::{
     fs,
@@ -30,7 +29,7 @@ use crate::support::{
     settled::{settled, tally},
 };
 
-/// What clients ask for, besides the scrapes that are checked.
+/// Requests of clients, in addition to the checked scrapes.
 const REQUESTS: [(&str, &str); 8] = [
     ("/metrics", ""),
     ("/metrics", PROTOBUF),
@@ -42,16 +41,16 @@ const REQUESTS: [(&str, &str); 8] = [
     ("/", ""),
 ];
 
-/// Reads that a service does in each round.
+/// Number of reads that a service does in each round.
 const SERVICE_READS: u64 = 2;
 
-/// What a daemon uses.
+/// Resource use of a daemon.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     resident: u64,
     threads: u64,
     files: usize,
-    /// Of all of biolat in the kernel.
+    /// Number of maps and programs of all of biolat in the kernel.
     maps: usize,
     programs: usize,
 }
@@ -102,7 +101,7 @@ fn start(devices: &str, bpf: &Path, history: &Path) -> Daemon {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn counts_stay_exact_and_nothing_grows() {
+fn counts_stay_exact_without_growth() {
     let minutes = std::env::var("BIOLAT_SOAK_MINUTES").map_or(0.5, |minutes| minutes.parse().unwrap());
     let duration = Duration::from_secs_f64(60.0 * minutes);
     // Daemons are compared at the same age.
@@ -124,22 +123,22 @@ fn counts_stay_exact_and_nothing_grows() {
         let _stop = stop.set_on_drop();
         scope.spawn(|| {
             let target = Target::open(&steady.path());
-            until(&stop, 5, || {
+            repeat_until(&stop, 5, || {
                 target.read(30);
                 target.write(20);
             });
         });
         scope.spawn(|| {
-            until(&stop, 200, || {
+            repeat_until(&stop, 200, || {
                 changing.detach();
                 changing.attach_another(if work.attached.fetch_add(1, Relaxed) % 2 == 0 { "b" } else { "a" });
                 Target::open(&changing.path()).read(20);
             });
         });
-        scope.spawn(|| until(&stop, 100, || run_cgroups(&hierarchy, &service, &steady, &work)));
+        scope.spawn(|| repeat_until(&stop, 100, || run_cgroups(&hierarchy, &service, &steady, &work)));
         scope.spawn(|| {
-            until(&stop, 50, || {
-                // That sizes and workloads add up to their device is checked in each.
+            repeat_until(&stop, 50, || {
+                // Each scrape is checked for sizes and workloads that add up to their device.
                 let daemon = daemon.read().unwrap();
                 Figures::scrape(daemon.as_ref().unwrap().address);
                 work.scrapes.fetch_add(1, Relaxed);
@@ -154,11 +153,14 @@ fn counts_stay_exact_and_nothing_grows() {
             println!("{:>5} s: {usage:?}, {work:?}", began.elapsed().as_secs());
             samples.push(usage);
             let mut daemon = daemon.write().unwrap();
-            // SIGKILL.
+            // Drop sends SIGKILL.
             drop(daemon.take());
             let next = start(&devices, bpf.path(), &history);
             let log = next.log();
-            assert!(log.iter().any(|line| line.contains("continuing where biolat ended")), "{log:#?}");
+            assert!(
+                log.iter().any(|line| line.contains("resumed the previous daemon's counters")),
+                "{log:#?}"
+            );
             *daemon = Some(next);
         }
     });
@@ -167,18 +169,18 @@ fn counts_stay_exact_and_nothing_grows() {
     // A device that is replaced while no daemon runs is unknown to the next one.
     let growth = tally(&steady.name, &before, &after);
     println!(
-        "{} kills; {:?} accounted, {} unseen, {} lost as recursion, {} of unknown devices",
+        "{} kills; {:?} accounted, {} missed, {} lost as recursion, {} of unknown devices",
         samples.len(),
         growth.completions,
-        growth.unseen,
+        growth.missed,
         growth.lost("recursion"),
         growth.lost("unknown_device")
     );
-    assert_eq!(growth.missing, 0);
+    assert_eq!(growth.unaccounted, 0);
     let (counted, reads) =
         (after.figures.workload_ios(&steady.name, "read", &service.path), work.service_reads.into_inner());
     assert!(
-        counted <= reads && counted + growth.unseen >= reads,
+        counted <= reads && counted + growth.missed >= reads,
         "{counted} of {reads} reads of the service"
     );
     assert!(growth.of(READ) > reads);
@@ -188,22 +190,25 @@ fn counts_stay_exact_and_nothing_grows() {
     let most = |samples: &[Usage]| samples.iter().copied().fold(Usage::default(), Usage::max);
     let (early, late) = (most(early), most(late));
     println!("at most {early:?} in the first half, {late:?} in the second");
-    assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grows");
-    // The server starts up to eight threads as requests need them.
-    assert!(late.threads <= early.threads.max(14), "threads grow");
+    assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grew");
+    // The server starts up to eight threads on demand.
+    assert!(late.threads <= early.threads.max(14), "the number of threads grew");
     // A chunk of slots is a map.
-    assert!(late.files <= early.files + 16, "descriptors grow");
-    assert!(late.maps <= early.maps && late.programs <= early.programs, "maps or programs grow");
+    assert!(late.files <= early.files + 16, "the number of descriptors grew");
+    assert!(
+        late.maps <= early.maps && late.programs <= early.programs,
+        "the number of maps or programs grew"
+    );
 }
 
-fn until(stop: &StopFlag, pause_ms: u64, mut work: impl FnMut()) {
+fn repeat_until(stop: &StopFlag, pause_ms: u64, mut work: impl FnMut()) {
     while !stop.is_set() {
         work();
         thread::sleep(Duration::from_millis(pause_ms));
     }
 }
 
-/// A service that goes on, and a job that ends.
+/// Runs a long-lived service and a short-lived job.
 fn run_cgroups(hierarchy: &Hierarchy, service: &Cgroup, device: &LoopDevice, work: &Work) {
     let path = device.path();
     let read = |count| format!("dd if={} of=/dev/null bs=4096 count={count} iflag=direct", path.display());
@@ -213,10 +218,10 @@ fn run_cgroups(hierarchy: &Hierarchy, service: &Cgroup, device: &LoopDevice, wor
     hierarchy.create(&format!("/biolat-soak-job-{number}")).run(&read(1));
 }
 
-/// While the daemon is killed, requests fail.
+/// Requests fail while the daemon is killed.
 fn read_everything(stop: &StopFlag, address: &impl Fn() -> SocketAddr, work: &Work) {
     let mut requests = REQUESTS.into_iter().cycle();
-    until(stop, 20, || {
+    repeat_until(stop, 20, || {
         let (path, headers) = requests.next().unwrap();
         if let Ok(answer) = http::get(address(), path, headers) {
             assert!(answer.status == 200 || answer.status == 503, "{path}: {}", answer.head);

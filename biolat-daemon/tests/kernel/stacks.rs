@@ -24,7 +24,7 @@ fn lower_disk() -> NullBlk {
     NullBlk::in_memory(&[("submit_queues", "2"), ("cache_size", "8")])
 }
 
-/// Loads a bio-based device: its I/O counts on the devices below, and only there.
+/// Loads a bio-based device: its I/O counts on the devices below it, and only there.
 fn check_bio_based(above: &str, below: &[&NullBlk]) {
     let daemon = Daemon::of(".*");
     let before: Vec<_> = below.iter().map(|device| settled(&daemon, &device.name)).collect();
@@ -33,7 +33,7 @@ fn check_bio_based(above: &str, below: &[&NullBlk]) {
     for (device, before) in below.iter().zip(&before) {
         let after = settled(&daemon, &device.name);
         let growth = compare(&device.name, before, &after);
-        assert_eq!(growth.unseen, 0);
+        assert_eq!(growth.missed, 0);
         assert!(growth.of(WRITE) > 0);
         reads += growth.of(READ);
         assert!(!after.figures.has_device(above), "{above} appears");
@@ -41,23 +41,23 @@ fn check_bio_based(above: &str, below: &[&NullBlk]) {
         let holder = [("device", device.name.as_str()), ("holder", above), ("depth", "1")];
         assert_eq!(after.figures.value("biolat_device_holder_info", &holder), 1.0);
     }
-    // The layer above may also read its superblock.
-    assert!((READS..READS + 16).contains(&reads), "{reads} reads");
+    // The upper layer may also read its superblock.
+    assert!((READS..READS + 16).contains(&reads), "{reads} reads, expected {READS}");
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_linear_io_counts_on_its_disk() {
+fn dm_linear_counts_on_its_disk() {
     let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     check_bio_based(&mapped.name, &[&disk]);
 }
 
-/// Two volumes with a file system on an encrypted device: the ids are those that cryptsetup and LVM give. The daemon finds
-/// out while it runs.
+/// Two volumes with file systems on an encrypted device, with ids as cryptsetup and LVM assign them. The daemon finds them while
+/// it runs.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_drive_has_all_that_sits_on_it() {
+fn device_shows_its_whole_stack() {
     let disk = lower_disk();
     let daemon = Daemon::of("nullb.*");
     let holders = || {
@@ -85,7 +85,7 @@ fn a_drive_has_all_that_sits_on_it() {
     expected.sort();
     wait_for("the holders", || holders() == expected);
     let mount = Mount::new_ext4("stack", &block::path(&data.name));
-    // Mounts are seen by the next scan, which any uevent of a disk triggers.
+    // The next scan finds mounts; any disk uevent triggers one.
     fs::write(format!("/sys/block/{name}/uevent"), "change").unwrap();
     let mounted = format!("{name} {} mount {} 3", data.name, mount.place());
     wait_for("the mount", || holders().contains(&mounted));
@@ -94,10 +94,10 @@ fn a_drive_has_all_that_sits_on_it() {
     wait_for("the volumes to go", || holders() == [format!("{name} {} crypt secret 1", secret.name)]);
 }
 
-/// The disk below counts the I/O for the cgroup that uses the device above.
+/// The disk below attributes the I/O to the cgroup that uses the device above.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_passes_the_cgroup_on() {
+fn dm_preserves_cgroup() {
     let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     let hierarchy = Hierarchy::open();
@@ -111,7 +111,7 @@ fn dm_passes_the_cgroup_on() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_delay_is_not_in_the_latency_of_its_disk() {
+fn dm_delay_is_not_in_disk_latency() {
     let disk = lower_disk();
     let table = format!("0 {SECTORS} delay /dev/{} 0 50", disk.name);
     let mapped = Mapped::create("late", &table);
@@ -121,7 +121,7 @@ fn dm_delay_is_not_in_the_latency_of_its_disk() {
     let after = settled(&daemon, &disk.name);
     let growth = compare(&disk.name, &before, &after);
     assert_eq!(growth.of(READ), 40);
-    // dm delays I/O before a request is allocated: with the delay it would be 2 s.
+    // dm delays I/O before the request is allocated; including the delay, this would be 2 s.
     let seconds = growth.seconds("total", "read");
     assert!(seconds < 0.4, "{seconds} s");
     assert!(!after.figures.has_device(&mapped.name));
@@ -129,7 +129,7 @@ fn dm_delay_is_not_in_the_latency_of_its_disk() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn md_raid1_io_counts_on_both_disks() {
+fn md_raid1_counts_on_both_disks() {
     struct Md;
     impl Drop for Md {
         fn drop(&mut self) {
@@ -149,7 +149,7 @@ fn md_raid1_io_counts_on_both_disks() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn memory_disks_do_not_appear() {
+fn ram_disks_do_not_appear() {
     run("modprobe", &["brd", "rd_nr=1", "rd_size=262144"]);
     run("modprobe", &["zram"]);
     fs::write("/sys/block/zram0/disksize", "268435456").unwrap();
@@ -171,7 +171,7 @@ fn memory_disks_do_not_appear() {
 /// completions interrupts the probe on the same CPU, the understudy counts it.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn each_request_of_dm_multipath_counts_once() {
+fn dm_multipath_request_counts_once() {
     for module in ["dm-multipath", "dm-round-robin"] {
         run("modprobe", &[module]);
     }
@@ -184,18 +184,18 @@ fn each_request_of_dm_multipath_counts_once() {
     load::mixed(&block::path(&mapped.name));
     let after = [&mapped.name, &path.name].map(|name| settled(&daemon, name));
     let growth = compare(&mapped.name, &before[0], &after[0]);
-    assert_eq!((growth.of(READ), growth.unseen), (READS, 0));
-    // Only the clones of reads are plain requests.
+    assert_eq!((growth.of(READ), growth.missed), (READS, 0));
+    // Of the clones, only reads are plain requests.
     let reads = |moment: &Moment| moment.figures.latencies("total", &path.name, "read");
     println!("{}: {:?}", mapped.name, growth.completions);
     assert_eq!(reads(&after[1]) - reads(&before[1]), READS, "clones");
-    assert_eq!(after[1].figures.unseen(&path.name), 0, "the path is not audited");
+    assert_eq!(after[1].figures.missed(&path.name), 0, "the path is not audited");
 }
 
-/// Of all devices of the machine, exactly those with a request queue appear.
+/// Exactly the machine's devices with a request queue appear.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn only_devices_with_requests_appear() {
+fn only_request_based_devices_appear() {
     let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     let daemon = Daemon::of(".*");
@@ -205,7 +205,7 @@ fn only_devices_with_requests_appear() {
         .into_iter()
         .map(|metric| metric.label.iter().find(|label| label.name == "device").unwrap().value.clone())
         .collect();
-    // The drives of the machine: two namespaces, one more, one in a hot-plug slot, two paths, a virtio and three SCSI disks.
+    // The machine's drives: two namespaces, one more, one in a hot-plug slot, two paths, one virtio and three SCSI disks.
     let nvme = |serial| block::devices_with("device/serial", serial);
     let is_head = |name: &String| block::attribute(name, "hidden") == "0";
     let expected: BTreeSet<_> = nvme("twins")
@@ -217,7 +217,7 @@ fn only_devices_with_requests_appear() {
         .chain(["vda".to_owned(), disk.name.clone()])
         .collect();
     assert_eq!(expected.len(), 11, "{expected:?}");
-    assert_eq!(shown, expected, "and not {}", mapped.name);
+    assert_eq!(shown, expected, "{} must not appear", mapped.name);
     let label =
         |device: &str, label| figures.label("biolat_device_info", &[("device", device)], label).unwrap();
     let solo = &nvme("solo")[0];

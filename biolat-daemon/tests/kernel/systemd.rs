@@ -1,4 +1,4 @@
-//! systemd: notifications, the watchdog, and socket activation.
+//! systemd: notifications, the watchdog and socket activation.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn start_watchdog_and_end_are_notified() {
+fn notifies_start_watchdog_and_stop() {
     let folder = Folder::new("notify", true);
     let path = folder.0.join("socket");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -44,10 +44,10 @@ fn start_watchdog_and_end_are_notified() {
     while heard() != "STOPPING=1" {}
 }
 
-/// A collection waits for runs of the probe: neither a restart nor a longer interval would help.
+/// A collection waits for runs of the probe; neither a restart nor a longer interval would help.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_collection_that_waits_feeds_the_watchdog() {
+fn waiting_collection_feeds_watchdog() {
     const WATCHDOG: Duration = Duration::from_secs(2);
     let folder = Folder::new("waits", true);
     let path = folder.0.join("socket");
@@ -68,7 +68,7 @@ fn a_collection_that_waits_feeds_the_watchdog() {
         }
         longest
     });
-    assert!(longest < WATCHDOG, "not fed for {longest:?}: {:#?}", daemon.log());
+    assert!(longest < WATCHDOG, "the watchdog was not fed for {longest:?}: {:#?}", daemon.log());
     let after = daemon.fresh();
     let log = daemon.log();
     let lines = |text: &str| log.iter().filter(|line| line.contains(text)).count();
@@ -81,16 +81,16 @@ fn a_collection_that_waits_feeds_the_watchdog() {
         (histogram.sample_count, histogram.sample_sum)
     };
     let ((count_before, worked_before), (count, worked)) = (collections(&before), collections(&after));
-    assert!(count - count_before < 8, "no collection has waited for seconds");
-    assert!(worked - worked_before < 2.0, "{} s", worked - worked_before);
+    assert!(count - count_before < 8, "no collection waited for seconds");
+    assert!(worked - worked_before < 2.0, "collections worked for {} s", worked - worked_before);
 }
 
-/// As if a drive that does not answer blocked the collector.
+/// Simulates a drive that does not respond and blocks the collector.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_collector_that_hangs_does_not_feed_the_watchdog() {
-    does_not_feed_the_watchdog("hangs", |folder| {
-        // A disk whose attribute blocks its reader.
+fn hung_collector_does_not_feed_watchdog() {
+    assert_watchdog_is_not_fed("hangs", |folder| {
+        // A disk with an attribute that blocks its reader.
         let block = folder.0.join("stuck");
         std::fs::create_dir_all(block.join("sick/mq")).unwrap();
         run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
@@ -100,12 +100,12 @@ fn a_collector_that_hangs_does_not_feed_the_watchdog() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn collections_that_fail_do_not_feed_the_watchdog() {
-    does_not_feed_the_watchdog("fails", |_| {});
+fn failing_collections_do_not_feed_watchdog() {
+    assert_watchdog_is_not_fed("fails", |_| {});
 }
 
-/// `/sys/block` is removed and replaced by something else.
-fn does_not_feed_the_watchdog(name: &str, replace: impl FnOnce(&Folder)) {
+/// Removes `/sys/block` and replaces it.
+fn assert_watchdog_is_not_fed(name: &str, replace: impl FnOnce(&Folder)) {
     let folder = Folder::new(name, true);
     for name in ["block", "kernel"] {
         symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
@@ -131,7 +131,7 @@ fn does_not_feed_the_watchdog(name: &str, replace: impl FnOnce(&Folder)) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_watchdog_of_another_process_is_not_fed() {
+fn does_not_feed_watchdog_of_other_process() {
     let folder = Folder::new("notify", true);
     let path = folder.0.join("socket");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -147,23 +147,23 @@ fn a_watchdog_of_another_process_is_not_fed() {
     assert_eq!(&buffer[..length], b"STOPPING=1");
 }
 
-/// A daemon to which this is passed as the only socket.
+/// Returns the command of a daemon that is passed this descriptor as its only socket.
 fn with(socket: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
     // LISTEN_PID is known only in the child.
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program()).args(arguments);
     command.env("LISTEN_FDS", "1");
     let socket = socket.into();
-    let as_systemd_does = move || {
-        // If the socket has that number already, dup2 does not clear close-on-exec.
-        // SAFETY: plain numbers; the child's files have no other owner.
+    let pass_fds = move || {
+        // If the socket already has that number, dup2 does not clear close-on-exec.
+        // SAFETY: plain numbers; nothing else owns these descriptors of the child.
         if unsafe { libc::dup2(socket.as_raw_fd(), 3) < 0 || libc::fcntl(3, libc::F_SETFD, 0) < 0 } {
             return Err(std::io::Error::last_os_error());
         }
         Ok(())
     };
     // SAFETY: both calls are async-signal-safe.
-    unsafe { command.pre_exec(as_systemd_does) };
+    unsafe { command.pre_exec(pass_fds) };
     command
 }
 
@@ -175,17 +175,17 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_passed_socket_is_served() {
+fn serves_passed_socket() {
     let (socket, address) = listener();
     let daemon = Daemon::start_command(&mut with(socket, &["--interval", "100ms"]));
     assert_eq!(daemon.address, address);
     let served = daemon.log().iter().filter(|line| line.contains("serving on")).count();
-    assert_eq!(served, 1, "on nothing else");
+    assert_eq!(served, 1, "it serves on another address as well");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_passed_socket_and_an_address() {
+fn serves_passed_socket_and_address() {
     let (socket, handed_over) = listener();
     let (free, asked_for) = listener();
     drop(free);
@@ -198,7 +198,7 @@ fn a_passed_socket_and_an_address() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn other_files_are_refused() {
+fn rejects_other_files() {
     let file = File::open("/dev/null").unwrap();
     let folder = Folder::new("notify", true);
     let datagrams = UnixDatagram::bind(folder.0.join("socket")).unwrap();

@@ -1,4 +1,4 @@
-//! A probe that replaces the one that the last daemon has kept, of another version or with other options.
+//! A probe of another version, or with other options, that replaces the kept one.
 
 use std::{
     fs,
@@ -19,15 +19,14 @@ use crate::{
         figures::Figures,
         load::Target,
         loop_device::LoopDevice,
-        settled::{compare_but_for_recursion, settled},
+        settled::{compare_except_recursion, settled},
     },
 };
 
-/// For how long no probe has counted, by the log of a daemon that has replaced it.
+/// Returns how long no probe counted, according to the log of a daemon that replaced it.
 fn gap(log: &[String]) -> Duration {
-    let line = log.iter().find_map(|line| {
-        line.split_once("because its version or its options differ: for ")?.1.split_once(" no probe")
-    });
+    let line =
+        log.iter().find_map(|line| line.split_once("were not counted for ")?.1.split_once(", and are"));
     let (gap, _) = line.unwrap_or_else(|| panic!("{log:#?}"));
     let unit = gap.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let seconds = match unit {
@@ -39,7 +38,7 @@ fn gap(log: &[String]) -> Duration {
     Duration::from_secs_f64(seconds * gap.strip_suffix(unit).unwrap().parse::<f64>().unwrap())
 }
 
-/// The object of another version: one that is given, or this one's with a few bytes behind it, which nobody reads.
+/// Returns the object of another version: a given one, or this one with a few ignored bytes appended.
 fn other_object(folder: &Folder) -> PathBuf {
     if let Some(given) = std::env::var_os("BIOLAT_TEST_OTHER_OBJECT") {
         return given.into();
@@ -50,17 +49,17 @@ fn other_object(folder: &Folder) -> PathBuf {
     path
 }
 
-/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 100 ms
-/// of it where CPUs are not emulated, and nothing is counted twice.
+/// Replaces the probe with another version or one with other options, and back. Completions in between are missed; on CPUs that
+/// are not emulated the gap is at most 100 ms, and nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn an_upgrade_and_back() {
+fn upgrade_and_downgrade() {
     let device = LoopDevice::attach("upgrade", true);
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
     let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(100, |ms| ms.parse().unwrap());
-    // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
+    // More I/Os per second than the load ever does. It is fastest while no probe counts. For emulated machines, and for hosts.
     let fastest = if longest > 100 { 30_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
     let folder = Folder::new("upgrade-object", true);
@@ -98,31 +97,31 @@ fn an_upgrade_and_back() {
             });
             let took = began.elapsed();
             let gap = gap(&daemon.log());
-            assert!(gap < longest, "no probe has counted for {gap:.1?}");
+            assert!(gap < longest, "no probe counted for {gap:.1?}");
             assert_grown(name, &last, &Figures::scrape(daemon.address));
             let after = settled(&daemon, name);
-            let growth = compare_but_for_recursion(name, &before, &after);
+            let growth = compare_except_recursion(name, &before, &after);
             assert_eq!(created(&after.figures, name), created_before);
-            let (all, unseen) = (growth.of(READ) + growth.of(WRITE), growth.unseen);
+            let (all, all_missed) = (growth.of(READ) + growth.of(WRITE), growth.missed);
             println!(
                 "{workloads} workloads: {} missed of {} in {took:.1?}, gap {gap:.1?}, {} lost to recursion",
-                unseen - missed,
+                all_missed - missed,
                 all - done,
                 growth.lost("recursion"),
             );
-            assert!((unseen - missed) as f64 <= 20.0 + fastest * gap.as_secs_f64());
-            (missed, done) = (unseen, all);
+            assert!((all_missed - missed) as f64 <= 20.0 + fastest * gap.as_secs_f64());
+            (missed, done) = (all_missed, all);
             wait_for("the old probe to be detached", || programs().is_disjoint(&own));
             assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
         }
     }
 }
 
-/// Another process has the links of the last probe. It is continued if they are closed soon, and otherwise not, as it counts on. In
-/// either case nothing is counted twice.
+/// Another process holds the links of the previous probe. If they are closed soon, the daemon continues its counts; if not, it
+/// starts over, because the old probe keeps counting. In both cases nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_probe_that_others_keep_attached() {
+fn waits_for_links_held_by_others() {
     let device = LoopDevice::attach("attached", true);
     let name = device.name.as_str();
     let store = FdStore::new("attached-store");
@@ -142,14 +141,17 @@ fn a_probe_that_others_keep_attached() {
         daemon
     });
     assert!(gap(&daemon.log()) < Duration::from_millis(100));
-    compare_but_for_recursion(name, &before, &settled(&daemon, name));
+    compare_except_recursion(name, &before, &settled(&daemon, name));
     drop(daemon);
     let links = store.duplicate();
     daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let log = daemon.log();
-    assert!(log.iter().any(|line| line.contains("another process keeps its probe attached")), "{log:#?}");
+    assert!(
+        log.iter().any(|line| line.contains("another process keeps the previous probe attached")),
+        "{log:#?}"
+    );
     let between = settled(&daemon, name);
     Target::open(&device.path()).read(70);
-    assert_eq!(compare_but_for_recursion(name, &between, &settled(&daemon, name)).of(READ), 70);
+    assert_eq!(compare_except_recursion(name, &between, &settled(&daemon, name)).of(READ), 70);
     drop(links);
 }

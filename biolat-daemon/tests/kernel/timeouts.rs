@@ -1,4 +1,4 @@
-//! A SCSI drive that does not answer: the kernel aborts its commands after a timeout, and retries or fails them.
+//! A SCSI drive that does not respond: the kernel aborts its commands after a timeout, and retries or fails them.
 
 use std::{
     fs, io, thread,
@@ -26,29 +26,29 @@ const WRITES: u64 = 1;
 const IOS: u64 = READS + WRITES;
 const BLOCK: u64 = 4096;
 
-/// Seconds; the kernel rounds it up by at most one.
+/// Command timeout in seconds; the kernel rounds it up by at most one second.
 const TIMEOUT: f64 = 2.0;
 
-/// Seconds that a time may differ from the test's clock: an emulated machine is slow.
+/// Allowed difference between a time and the test's clock, in seconds; an emulated machine is slow.
 const TOLERANCE: f64 = 0.5;
 
 /// How the hang ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The drive answers again after the second timeout at the earliest.
+    /// The drive responds again, after the second timeout at the earliest.
     Success,
-    /// The kernel retries each command once.
+    /// The kernel retries each command once, then fails it.
     Failure,
 }
 
-/// An I/O, as its thread saw it.
+/// An I/O, as measured by its thread.
 struct TimedIo {
     seconds: f64,
     outcome: io::Result<()>,
 }
 
 impl TimedIo {
-    /// Reads, and writes for the last numbers, one block, which has the place for this number.
+    /// Reads one block at the offset of `number`; the last numbers are writes.
     fn run(device: &str, number: u64) -> Self {
         let target = Target::open(&block::path(device));
         let (began, place) = (Instant::now(), number << 20);
@@ -59,7 +59,7 @@ impl TimedIo {
         Self { seconds: began.elapsed().as_secs_f64(), outcome }
     }
 
-    /// The kernel's block status for what the thread got.
+    /// Returns the kernel's block status for the thread's result.
     fn status(&self) -> &'static str {
         match self.outcome.as_ref().map_err(io::Error::raw_os_error) {
             Ok(()) => "ok",
@@ -78,13 +78,13 @@ fn set_timeout(device: &str, end: End) {
     }
 }
 
-/// Commands that the kernel has sent to the drive.
+/// Returns the number of commands that the kernel has sent to the drive.
 fn commands(device: &str) -> u64 {
     block::number(device, "device/iorequest_cnt")
 }
 
-/// Sends the I/Os to the drive, which does not answer. While they hang, passes each scrape to `check`. Returns the I/Os
-/// when all have ended.
+/// Sends the I/Os to the drive, which does not respond. Passes each scrape to `check` while they hang. Returns the I/Os when all
+/// have ended.
 fn hang(
     drive: &ScsiDebug,
     daemon: &Daemon,
@@ -108,7 +108,7 @@ fn hang(
     })
 }
 
-fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
+fn check_io_is_in_flight_until_it_ends(end: End) {
     let Some(drive) = ScsiDebug::load() else { return };
     let name = drive.name.as_str();
     set_timeout(name, end);
@@ -139,7 +139,7 @@ fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
     assert!(fast_reads.len() > 3 && fast_reads.is_sorted_by(|one, next| one < next), "{fast_reads:?}");
     assert_eq!(sent, IOS + requeues);
     assert!(if end == End::Success { requeues >= 2 * IOS } else { requeues == IOS }, "{requeues}");
-    // The driver has none of them while they are requeued.
+    // While they are requeued, none of them is in flight in the driver.
     let elsewhere = shown.iter().filter(|shown| (shown.reads, shown.writes) != (READS, WRITES)).count();
     assert!(elsewhere as u64 <= requeues / IOS, "{shown:?}");
 
@@ -152,8 +152,8 @@ fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
         assert_eq!((shown.reads, shown.writes, shown.oldest), (0, 0, 0.0));
     }
     let growth = compare(name, &before, &after);
-    assert_eq!((growth.of(READ), growth.of(WRITE), growth.unseen), (READS, WRITES, 0));
-    compare(&fast.name, &fast_before, &settled(&daemon, &fast.name)).assert_few_unseen();
+    assert_eq!((growth.of(READ), growth.of(WRITE), growth.missed), (READS, WRITES, 0));
+    compare(&fast.name, &fast_before, &settled(&daemon, &fast.name)).assert_few_missed();
     assert_eq!(growth.value("biolat_requeues_total", &[]), requeues as f64);
     let (status, failed) = if end == End::Success { ("ok", 0) } else { ("ioerr", IOS) };
     for (counter, labels) in [
@@ -174,25 +174,29 @@ fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
         assert_eq!(found, (number << 11, BLOCK, op, io.status()));
         assert_eq!(io.status(), status);
         let total = record.latencies[Phase::Total as usize].unwrap().as_secs_f64();
-        println!("{total:.3} s, {:.3} s for its thread: {found:?}", io.seconds);
+        println!("{total:.3} s, the thread measured {:.3} s: {found:?}", io.seconds);
         assert!(total >= 2.0 * TIMEOUT, "{total} s");
         assert!((io.seconds - TOLERANCE..=io.seconds).contains(&total), "{total} s");
     }
     for group in [READ, WRITE] {
         let accounted = after.diskstats.seconds(group) - before.diskstats.seconds(group);
         let measured = growth.seconds("total", group.name);
-        assert!((accounted - measured).abs() < 0.05, "{}: {measured} s, {accounted} s accounted", group.name);
+        assert!(
+            (accounted - measured).abs() < 0.05,
+            "{}: measured {measured} s, accounted {accounted} s",
+            group.name
+        );
     }
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn commands_that_succeed_when_they_are_retried() {
-    io_that_times_out_is_in_flight_until_it_ends(End::Success);
+fn retried_commands_are_in_flight_until_they_end() {
+    check_io_is_in_flight_until_it_ends(End::Success);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn commands_that_fail() {
-    io_that_times_out_is_in_flight_until_it_ends(End::Failure);
+fn failed_commands_are_in_flight_until_they_end() {
+    check_io_is_in_flight_until_it_ends(End::Failure);
 }

@@ -11,7 +11,7 @@ use crate::support::{
     terminal::{Screen, Terminal},
 };
 
-/// A device that is read by fio until this is dropped.
+/// A device that fio reads until dropped.
 struct Busy {
     device: LoopDevice,
     fio: Child,
@@ -27,12 +27,12 @@ impl Busy {
         Self { device, fio: fio.spawn().unwrap() }
     }
 
-    /// Backed by memory, one block at a time.
+    /// A device backed by memory, read one block at a time.
     fn fast() -> Self {
         Self::with(LoopDevice::attach("fast", true), &["--bs=4k", "--iodepth=1"])
     }
 
-    /// Many large reads at a time, so that each waits for others.
+    /// A device with many large reads at a time, which wait for each other.
     fn slow() -> Self {
         Self::with(LoopDevice::attach("slow", false), &["--bs=1M", "--iodepth=64"])
     }
@@ -45,20 +45,20 @@ impl Drop for Busy {
     }
 }
 
-/// The line of the column titles.
+/// Line of the column titles.
 const TITLES: usize = 2;
 
 fn first_row(screen: &Screen) -> &str {
     screen.lines[TITLES + 1].split_whitespace().next().unwrap_or_default()
 }
 
-/// Whether there is nothing below the two rows but the devices that are not measured, and the keys.
+/// Whether there is nothing below the two rows except the list of unmeasured devices and the keys.
 fn is_clean(screen: &Screen) -> bool {
     let below = &screen.lines[TITLES + 3..screen.lines.len() - 1];
     below.iter().all(|line| line.is_empty() || line.starts_with("not measured: "))
 }
 
-/// Selects the queue's latency; admission, if the kernel records it, comes before.
+/// Selects queue latency. Admission comes before it if the kernel records it.
 fn show_queue(terminal: &mut Terminal) -> Screen {
     terminal.press("p");
     let screen = terminal.wait_for("the next phase", |s| s.alternate && !s.lines[1].starts_with("total"));
@@ -70,7 +70,7 @@ fn show_queue(terminal: &mut Terminal) -> Screen {
 
 #[test]
 #[ignore = "needs root, fio and Python's pyte: cargo xtask test"]
-fn the_slow_device_is_at_the_top() {
+fn sorts_slow_device_first() {
     let (fast, slow) = (Busy::fast(), Busy::slow());
     let (fast, slow) = (fast.device.name.as_str(), slow.device.name.as_str());
     let both = format!("{fast}|{slow}");
@@ -90,7 +90,7 @@ fn the_slow_device_is_at_the_top() {
     terminal.press("SSS");
     terminal.wait_for("the busy device at the top", |s| s.shows("by IOPS") && first_row(s) == fast);
     terminal.press("r");
-    terminal.wait_for("the other order", |s| s.shows("by IOPS, reversed") && first_row(s) == slow);
+    terminal.wait_for("the reversed order", |s| s.shows("by IOPS, reversed") && first_row(s) == slow);
     terminal.press("\x1b[B\r");
     let screen = terminal.wait_for("its histogram", |s| s.shows("all · "));
     assert!(screen.shows(&format!("{slow} all · ")) && screen.shows("█"), "{screen:?}");
@@ -112,11 +112,11 @@ fn the_slow_device_is_at_the_top() {
     assert!(is_live(&wide) && is_clean(&wide), "{wide:?}");
 
     terminal.press("q");
-    let screen = terminal.wait_for("its end", |s| s.state == "ended");
+    let screen = terminal.wait_for("biolat to exit", |s| s.state == "ended");
     assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }
 
-/// `biolat top` with its own probe, in its sandbox.
+/// Starts `biolat top` with its own probe, in its sandbox.
 fn start_top() -> Terminal {
     let mut terminal = Terminal::run(&biolat(), &["top", "0.2"]);
     let screen = terminal.wait_for("the table", |s| s.shows("LIVE") && s.shows("DEVICE"));
@@ -126,24 +126,24 @@ fn start_top() -> Terminal {
 
 #[test]
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
-fn the_terminal_is_restored_however_it_ends() {
+fn restores_terminal_on_every_exit() {
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         let mut terminal = start_top();
         terminal.signal(signal);
-        let screen = terminal.wait_for("its end", |s| s.state == "ended");
+        let screen = terminal.wait_for("biolat to exit", |s| s.state == "ended");
         assert!(screen.is_restored() && screen.status == Some(0), "after signal {signal}: {screen:?}");
     }
     for key in ["\x03", "\x1b", "?q"] {
         let mut terminal = start_top();
         terminal.press(key);
-        let screen = terminal.wait_for("its end", |s| s.state == "ended");
+        let screen = terminal.wait_for("biolat to exit", |s| s.state == "ended");
         assert!(screen.is_restored() && screen.status == Some(0), "after {key:?}: {screen:?}");
     }
 }
 
 #[test]
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
-fn it_goes_to_the_background_and_comes_back() {
+fn suspends_and_resumes() {
     let mut terminal = Terminal::run("bash".as_ref(), &["--norc", "--noprofile", "-i"]);
     let command = format!("PS1='ready$ '; '{}' top 0.2\n", biolat().to_str().unwrap());
     terminal.press(&command);
@@ -162,7 +162,7 @@ fn it_goes_to_the_background_and_comes_back() {
     let screen = terminal.wait_for("the shell's end", |s| s.state == "ended");
     assert!(screen.is_restored(), "{screen:?}");
 
-    // Without a shell that could continue it, it does not stop.
+    // Without a shell that could resume it, it does not stop.
     let mut terminal = start_top();
     terminal.press("\x1a");
     let screen = show_queue(&mut terminal);
@@ -177,7 +177,7 @@ fn daemon_on(address: SocketAddr) -> Daemon {
 
 #[test]
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
-fn a_lost_daemon_is_reported_and_retried() {
+fn reports_lost_daemon_and_reconnects() {
     let daemon = Daemon::start_command(command(&["--interval", "200ms"]).stdout(Stdio::null()));
     let address = daemon.address;
     let url = format!("http://{address}");
@@ -185,11 +185,12 @@ fn a_lost_daemon_is_reported_and_retried() {
     let screen = terminal.wait_for("the table", |s| s.shows("LIVE") && s.shows("0 s old"));
     assert!(screen.shows(&url), "{screen:?}");
     drop(daemon);
-    let screen = terminal.wait_for("the loss", |s| s.shows("LOST") && s.shows("no answer for 2 s"));
+    let screen =
+        terminal.wait_for("the lost connection", |s| s.shows("LOST") && s.shows("no answer for 2 s"));
     assert!(screen.shows("retrying") && !screen.shows("LIVE") && screen.shows("DEVICE"), "{screen:?}");
     let _daemon = daemon_on(address);
-    terminal.wait_for("its return", |s| s.shows("LIVE") && !s.shows("no answer"));
+    terminal.wait_for("the reconnection", |s| s.shows("LIVE") && !s.shows("no answer"));
     terminal.press("q");
-    let screen = terminal.wait_for("its end", |s| s.state == "ended");
+    let screen = terminal.wait_for("biolat to exit", |s| s.state == "ended");
     assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }

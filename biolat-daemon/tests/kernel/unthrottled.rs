@@ -1,8 +1,7 @@
-//! A queue without writeback throttling or another rq-qos policy: the kernel does not record when requests are
-//! dispatched.
+//! A queue without writeback throttling, io.cost, BFQ or Kyber, in which the kernel does not record dispatch times.
 //!
-//! The kernels here set up throttling for every device, and never remove it. So the test clears the queue's flag for these
-//! timestamps in the kernel's memory.
+//! These kernels set up throttling for every device and never remove it. So the test clears the queue's flag for dispatch
+//! timestamps in kernel memory.
 
 use std::{fs, path::Path, sync::atomic::Ordering};
 
@@ -12,20 +11,20 @@ use crate::support::{
     block,
     daemon::Daemon,
     diskstats::READ,
-    figures::UNDISPATCHED,
+    figures::ALLOW_UNDISPATCHED,
     kernel_memory::KernelMemory,
     load::Target,
     null_blk::NullBlk,
     settled::{compare, settled},
 };
 
-/// `QUEUE_FLAG_STATS` where it is a macro, and so is not in BTF.
+/// `QUEUE_FLAG_STATS` on kernels where it is a macro and therefore not in BTF.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blkdev.h#L563>
 const STATS_BIT_BEFORE_6_12: u64 = 20;
 
-/// The address of a device's queue in the kernel's memory, from a read's dispatch to the driver.
-fn queue_of(disk: &NullBlk) -> u64 {
+/// Returns the kernel address of a device's queue, traced at the dispatch of a read.
+fn queue_address(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
     let event = tracing.join("events/biolat/dispatch");
     let definition = "p:biolat/dispatch blk_mq_start_request queue=+0($arg1):x64";
@@ -49,32 +48,32 @@ fn queue_of(disk: &NullBlk) -> u64 {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn only_the_total_is_available() {
+fn only_total_is_available() {
     let disk = NullBlk::in_memory(&[]);
     block::set_attribute(&disk.name, "queue/wbt_lat_usec", "0");
     // Older schedulers dispatch in another thread, which is not traced.
     block::set_attribute(&disk.name, "queue/scheduler", "none");
     let types = fs::read("/sys/kernel/btf/vmlinux").unwrap();
     let btf = Btf::parse(&types).unwrap();
-    let flags = queue_of(&disk) + u64::from(btf.member_offset("request_queue", "queue_flags").unwrap());
+    let flags = queue_address(&disk) + u64::from(btf.member_offset("request_queue", "queue_flags").unwrap());
     let stats = 1 << btf.enumerator("QUEUE_FLAG_STATS").unwrap_or(STATS_BIT_BEFORE_6_12);
     let memory = KernelMemory::open();
     let before = memory.read(flags);
-    assert_ne!(before & stats, 0, "{before:#x}: not the queue's flags");
+    assert_ne!(before & stats, 0, "{before:#x}: these are not the queue's flags");
 
-    UNDISPATCHED.store(true, Ordering::Relaxed);
+    ALLOW_UNDISPATCHED.store(true, Ordering::Relaxed);
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
     target.read(10);
     for has_dispatch_times in [false, true] {
         memory.write(flags, if has_dispatch_times { before } else { before & !stats });
-        // The daemon detects the change with the first of these.
+        // The daemon detects the change with the first of these reads.
         target.read(10);
         let moment = settled(&daemon, &disk.name);
         target.read(100);
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &moment, &after);
-        assert_eq!((growth.of(READ), growth.unseen), (100, 0));
+        assert_eq!((growth.of(READ), growth.missed), (100, 0));
         let part = if has_dispatch_times { 100 } else { 0 };
         for (phase, count, available) in
             [("queue", part, has_dispatch_times), ("device", part, has_dispatch_times), ("total", 100, true)]
@@ -83,5 +82,5 @@ fn only_the_total_is_available() {
             assert_eq!(after.figures.has_phase(&disk.name, phase), available, "{phase}");
         }
     }
-    UNDISPATCHED.store(false, Ordering::Relaxed);
+    ALLOW_UNDISPATCHED.store(false, Ordering::Relaxed);
 }

@@ -22,7 +22,7 @@ fn with_password(password: &str) -> String {
     format!("{TLS}basic_auth_users:\n  alice: {}\n", bcrypt::hash(password, 5).unwrap())
 }
 
-/// A running daemon; killed when it is dropped.
+/// A running daemon, killed on drop.
 struct TlsDaemon {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
@@ -55,10 +55,10 @@ impl TlsDaemon {
     }
 }
 
-/// An empty variable is not set; SIGHUP, which makes some daemons reload, does no harm.
+/// An empty variable counts as unset. SIGHUP, which makes some daemons reload, is harmless.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn open_access_is_logged_only_if_a_file_says_so() {
+fn warns_of_open_access_with_empty_web_config() {
     let folder = Folder::new("open");
     let config = folder.write("web.yml", "");
     for (path, is_logged) in [("", false), (config.to_str().unwrap(), true)] {
@@ -72,7 +72,7 @@ fn open_access_is_logged_only_if_a_file_says_so() {
 
 #[test]
 #[ignore = "needs root and curl: cargo xtask test"]
-fn it_serves_https_and_reloads_changes() {
+fn serves_https_and_reloads_changes() {
     let folder = Folder::new("daemon");
     let authority = Authority::new("authority");
     folder.write("authority.pem", authority.pem());
@@ -106,12 +106,12 @@ fn it_serves_https_and_reloads_changes() {
     thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!((status("new"), status("new")), ("200".into(), "200".into()));
     let lines = daemon.log_with("keeping the previous configuration");
-    assert!(lines.len() == 1 && lines[0].contains("web.yml"), "once: {lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("web.yml"), "expected one line: {lines:?}");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn each_web_config_error_is_one_line() {
+fn web_config_errors_are_one_line() {
     let folder = Folder::new("wrong");
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
     authority.issue("server").write(&folder);

@@ -1,4 +1,5 @@
-//! I/O by workload: by the cgroup that the kernel charges. That workloads add up to their device is checked in each scrape.
+//! I/O by workload, that is, by the cgroup that the kernel charges. Each scrape is checked for workloads that add up to their
+//! device.
 
 use std::{
     path::Path,
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// Reads or writes so many blocks of 4 KiB one after the other, each of which is one I/O.
+/// Returns a command that reads or writes this many 4 KiB blocks one after another, one I/O each.
 fn direct_io(device: &str, op: &str, count: u64) -> String {
     let path = block::path(device);
     match op {
@@ -35,7 +36,7 @@ fn direct_io(device: &str, op: &str, count: u64) -> String {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn each_cgroup_has_its_own_ios() {
+fn counts_ios_per_cgroup() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -50,12 +51,12 @@ fn each_cgroup_has_its_own_ios() {
     writer.run(&direct_io(name, "read", 50));
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
-    // What the probe has missed may be of any cgroup.
+    // I/Os missed by the probe can be of any cgroup.
     let ios = |cgroup: &str, op| after.figures.workload_ios(name, op, cgroup);
     for (cgroup, op, expected) in [(&reader, "read", 700), (&writer, "write", 300), (&writer, "read", 50)] {
         let counted = ios(&cgroup.path, op);
         assert!(
-            counted <= expected && counted + growth.unseen >= expected,
+            counted <= expected && counted + growth.missed >= expected,
             "{op}s of {}: {counted} of {expected}",
             cgroup.path
         );
@@ -68,16 +69,16 @@ fn each_cgroup_has_its_own_ios() {
     assert_eq!((label("kind"), label("unit")), ("service".to_owned(), "reader.service".to_owned()));
 }
 
-/// Buffered writes are charged to who has written (with version 2), the journal and metadata to the kernel.
+/// Buffered writes are charged to the writer (with version 2), the journal and metadata to the kernel.
 #[test]
 #[ignore = "needs root, ext4 and xfs: cargo xtask test"]
-fn writeback_belongs_to_who_has_written() {
+fn writeback_is_charged_to_writer() {
     for filesystem in FILESYSTEMS {
-        writeback_on(filesystem);
+        check_writeback(filesystem);
     }
 }
 
-fn writeback_on(filesystem: &str) {
+fn check_writeback(filesystem: &str) {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -94,21 +95,21 @@ fn writeback_on(filesystem: &str) {
     };
     let (writers, kernels) = (bytes(writer.path.as_str()), bytes("/"));
     println!(
-        "{filesystem}, version {}: {writers} bytes of the writer, {kernels} of the kernel",
+        "{filesystem}, version {}: {writers} bytes of the writer, {kernels} bytes of the kernel",
         hierarchy.version
     );
     if hierarchy.version == 2 {
-        // With xfs, who syncs writes the log.
+        // With xfs, the process that syncs writes the log.
         assert!(writers >= (15 << 20) as f64 && (kernels > 0.0 || filesystem == "xfs"));
     } else {
         assert!(writers + kernels >= (15 << 20) as f64);
     }
 }
 
-/// A loop device's file is on another disk: both count the I/O for the cgroup that uses the loop device.
+/// A loop device's file is on another disk; both disks attribute the I/O to the cgroup that uses the loop device.
 #[test]
 #[ignore = "needs root and ext4: cargo xtask test"]
-fn loop_passes_the_cgroup_on() {
+fn loop_device_preserves_cgroup() {
     let below = LoopDevice::attach("workloads-below", true);
     let mount = Mount::new_ext4(&below.name, &below.path());
     let above = LoopDevice::attach_in(mount.folder(), true);
@@ -119,16 +120,16 @@ fn loop_passes_the_cgroup_on() {
     writer.run(&direct_io(&above.name, "write", 200));
     for (device, before) in [&above, &below].into_iter().zip(&before) {
         let after = settled(&daemon, &device.name);
-        let unseen = compare(&device.name, before, &after).unseen;
+        let missed = compare(&device.name, before, &after).missed;
         let counted = after.figures.workload_ios(&device.name, "write", &writer.path);
-        assert!(counted + unseen >= 200, "{}: {counted}, {unseen} unseen", device.name);
+        assert!(counted + missed >= 200, "{}: {counted}, {missed} missed", device.name);
     }
 }
 
-/// More cgroups than there is room for, all alive: the first ones are told apart, and no I/O of the others is lost.
+/// More live cgroups than there is room for: the first ones are shown individually, and no I/O of the rest is lost.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn cgroups_without_room_are_others() {
+fn cgroups_without_room_count_as_other() {
     const CGROUPS: u64 = 60;
     const ROOM: usize = 32;
     let device = LoopDevice::attach("workloads", true);
@@ -146,7 +147,7 @@ fn cgroups_without_room_are_others() {
             cgroup.run(&direct_io(name, "read", 10));
             cgroups.push(cgroup);
             if number % 10 == 0 {
-                // Under load, too, workloads add up.
+                // Workloads also add up under load.
                 daemon.fresh();
             }
         }
@@ -157,12 +158,12 @@ fn cgroups_without_room_are_others() {
     let ios = |cgroup: &str| after.figures.workload_ios(name, "read", cgroup);
     let known = (0..CGROUPS).filter(|number| ios(&format!("/biolat-job-{number}")) > 0);
     let known: Vec<_> = known.collect();
-    // The load's own cgroup needs room, and the root may.
+    // The load's own cgroup needs room, and the root may too.
     assert!((ROOM - 3..=ROOM).contains(&known.len()), "{known:?}");
     assert_eq!(known[..ROOM - 3], Vec::from_iter(0..ROOM as u64 - 3));
     let others = ios("other");
     let expected = (CGROUPS - known.len() as u64) * 10;
-    assert!(others <= expected && others + growth.unseen >= expected, "{others} of {expected}");
+    assert!(others <= expected && others + growth.missed >= expected, "{others} of {expected}");
     let room = |name: &str| after.figures.value(name, &[]);
     assert_eq!(room("biolat_workload_no_room_ios_total"), others as f64);
     assert_eq!(
@@ -173,11 +174,11 @@ fn cgroups_without_room_are_others() {
     assert_eq!(log.iter().filter(|line| line.contains("no room for every cgroup")).count(), 1, "{log:?}");
 }
 
-/// Jobs that come and go, each with a few I/Os, never take the room of a service: no I/O of it is counted as `other`. Those that
-/// have been gone for longest make room for the next ones.
+/// Short-lived jobs, each with a few I/Os, never take a service's room: none of its I/O is attributed to `other`. The jobs that
+/// ended first make room for the next ones.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_live_cgroup_keeps_its_room() {
+fn live_cgroup_keeps_its_room() {
     const ROOM: usize = 16;
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
@@ -186,7 +187,7 @@ fn a_live_cgroup_keeps_its_room() {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", name, "--workloads", &room]);
     let before = settled(&daemon, name);
     let service = hierarchy.create("/biolat-db.service");
-    // Longer than paths are read again.
+    // Longer than the interval at which paths are recorded again.
     let (began, mut reads, mut jobs) = (Instant::now(), 0, 0);
     while began.elapsed() < Duration::from_secs(15) {
         service.run(&direct_io(name, "read", 2));
@@ -199,13 +200,13 @@ fn a_live_cgroup_keeps_its_room() {
         thread::sleep(Duration::from_millis(400));
     }
     let after = settled(&daemon, name);
-    let unseen = compare(name, &before, &after).unseen;
+    let missed = compare(name, &before, &after).missed;
     let counted = after.figures.workload_ios(name, "read", &service.path);
-    println!("{jobs} jobs; {counted} of {reads} reads of the service, {unseen} unseen");
+    println!("{jobs} jobs; {counted} of {reads} reads of the service, {missed} missed");
     assert!(jobs > 3 * ROOM);
-    assert!(counted <= reads && counted + unseen >= reads, "{counted} of {reads}");
+    assert!(counted <= reads && counted + missed >= reads, "{counted} of {reads}");
     let last = after.figures.workload_ios(name, "read", &format!("/biolat-job-{}", jobs - 1));
-    assert!(last + unseen >= 1, "the last job is not known");
+    assert!(last + missed >= 1, "the last job is missing");
     let [used, free] = ["used", "free"].map(|state| {
         let name = format!("biolat_workload_places_{state}");
         after.figures.value(&name, &[]) as usize
@@ -215,11 +216,11 @@ fn a_live_cgroup_keeps_its_room() {
     assert_eq!(after.figures.value("biolat_workload_no_room_ios_total", &[]), others as f64);
 }
 
-/// Names are recorded up to 127 bytes, ten levels and as UTF-8: cgroups that cannot be told apart are one workload, and none of
-/// their I/O is counted as `other`.
+/// Paths are recorded as UTF-8, up to ten levels of 127 bytes: cgroups with the same recorded path are one workload, and none of
+/// their I/O is attributed to `other`.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn cgroups_with_one_recorded_path_are_one_workload() {
+fn cgroups_with_same_path_are_one_workload() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -238,18 +239,18 @@ fn cgroups_with_one_recorded_path_are_one_workload() {
         }
     });
     let after = settled(&daemon, name);
-    let unseen = compare(name, &before, &after).unseen;
+    let missed = compare(name, &before, &after).missed;
     let counted = after.figures.workload_ios(name, "read", &long[..128]);
-    assert!(counted <= 1200 && counted + unseen >= 1200, "{counted} of 1200");
+    assert!(counted <= 1200 && counted + missed >= 1200, "{counted} of 1200");
     assert_eq!(after.figures.workload_ios(name, "read", "other"), 0);
     let log = daemon.log();
     assert!(!log.iter().any(|line| line.contains("no room for every cgroup")), "{log:?}");
 }
 
-/// A cgroup without I/O is not gone. One that is gone is still shown, and said to be gone.
+/// A cgroup without I/O is not gone. A removed one is still shown, marked as gone.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_removed_cgroup_is_gone_and_an_idle_one_is_not() {
+fn marks_removed_cgroup_as_gone_but_not_idle_one() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -278,10 +279,10 @@ fn a_removed_cgroup_is_gone_and_an_idle_one_is_not() {
     assert_eq!(is_gone(&idle.path), Some(false));
 }
 
-/// Only a cgroup of version 1 can be renamed.
+/// Only a version 1 cgroup can be renamed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_renamed_cgroup_has_its_new_name() {
+fn shows_new_name_of_renamed_cgroup() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -293,20 +294,20 @@ fn a_renamed_cgroup_has_its_new_name() {
     let renamed = cgroup.rename("/biolat-new.service");
     assert_eq!(renamed.is_ok(), hierarchy.version == 1, "{renamed:?}");
     if renamed.is_ok() {
-        // The probe reads the name of a cgroup at its I/O.
+        // The probe records a cgroup's path at an I/O.
         let (began, limit) = (Instant::now(), Duration::from_secs(25));
         while ios("/biolat-new.service") <= 100 {
-            assert!(began.elapsed() < limit, "no new name after {limit:?}");
+            assert!(began.elapsed() < limit, "no new name within {limit:?}");
             cgroup.run(&direct_io(name, "read", 1));
         }
         assert_eq!(ios("/biolat-old.service"), 0);
     }
 }
 
-/// A service that restarts has a new cgroup with the same path: its counters continue.
+/// A restarted service has a new cgroup with the same path: its counters continue.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_cgroup_that_is_created_again_continues() {
+fn recreated_cgroup_continues() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
@@ -327,7 +328,7 @@ fn a_cgroup_that_is_created_again_continues() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_workloads_there_is_no_metric_and_no_memory() {
+fn disabled_workloads_take_no_memory() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let memory = |daemon: &Daemon| map_memory(daemon.pid(), PER_CPU_ARRAY);

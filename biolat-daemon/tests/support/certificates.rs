@@ -1,6 +1,6 @@
-//! Certificates for tests, and temporary folders for them.
+//! Test certificates and temporary folders.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, reason = "each test uses only part of it")]
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -58,7 +58,7 @@ impl Authority {
         &self.pem
     }
 
-    /// A TLS client that trusts it.
+    /// Returns a TLS client configuration that trusts this authority.
     pub(crate) fn client(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
@@ -68,12 +68,12 @@ impl Authority {
             .with_root_certificates(roots)
     }
 
-    /// A certificate for `name.example` and 127.0.0.1.
+    /// Issues a certificate for `name.example` and 127.0.0.1.
     pub(crate) fn issue(&self, name: &str) -> Issued {
         self.issue_until(name, 2100)
     }
 
-    /// An expired one.
+    /// Issues an expired certificate.
     pub(crate) fn issue_expired(&self, name: &str) -> Issued {
         self.issue_until(name, 2020)
     }
@@ -97,7 +97,7 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// Writes `name.pem` and `name.key`.
+    /// Writes `NAME.pem` and `NAME.key`.
     pub(crate) fn write(&self, folder: &Folder) {
         folder.write(&format!("{}.pem", self.name), &self.certificate);
         folder.write(&format!("{}.key", self.name), &self.key);

@@ -1,4 +1,4 @@
-//! A history made by hand.
+//! A synthetic history.
 
 use std::{
     sync::Arc,
@@ -14,7 +14,7 @@ use biolat_model::{
 
 use super::snapshots::snapshot;
 
-/// So many collections of these devices, one every 5 s, until now. Each came with as many reads as the one before, and one more.
+/// Returns a history of `collections` collections, 5 s apart and ending now. Each has one read more than the previous one.
 pub(crate) fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
     let history = SharedHistory::new(
         HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 },

@@ -1,7 +1,7 @@
-//! What several test binaries share: a server, snapshots and a history made by hand, certificates, a reader of native histograms,
-//! a Prometheus.
+//! Fixtures shared by several test binaries: a server, synthetic snapshots and history, certificates, a decoder for native
+//! histograms and a Prometheus.
 
-#![allow(dead_code, reason = "each test binary uses some of it")]
+#![allow(dead_code, reason = "each test binary uses only part of it")]
 
 pub(crate) mod certificates;
 pub(crate) mod history;

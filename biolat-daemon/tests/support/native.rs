@@ -1,8 +1,8 @@
-//! Native buckets as a reader of the format decodes them.
+//! Decodes native histograms the way a consumer does.
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Histogram;
 
-/// Counts by native index, the zero bucket left out.
+/// Returns the counts by native index, without the zero bucket.
 pub(crate) fn decode(histogram: &Histogram) -> Vec<(i32, u64)> {
     let (mut index, mut count) = (0, 0);
     let mut deltas = histogram.positive_delta.iter();

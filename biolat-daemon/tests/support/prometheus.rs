@@ -1,4 +1,4 @@
-//! The process of a Prometheus server.
+//! A Prometheus server process.
 
 use std::{
     ffi::OsStr,
@@ -7,14 +7,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A running server; killed when it is dropped.
+/// A running server, killed on drop.
 pub(crate) struct PrometheusServer {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl PrometheusServer {
-    /// Starts a program with a config file, a folder for its data and these flags.
+    /// Starts `program` with a config file, a data folder and flags.
     pub(crate) fn start(program: &OsStr, config: &Path, data: &Path, flags: &[&str]) -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new(program)

@@ -17,7 +17,7 @@ pub(crate) struct ScrapingPrometheus {
 }
 
 impl ScrapingPrometheus {
-    /// `options` are lines of the scrape config. The name is that of a folder.
+    /// `name` names the temporary folder; `options` are lines for the scrape config.
     pub(crate) fn start(
         name: &str,
         program: &OsStr,
@@ -35,7 +35,7 @@ impl ScrapingPrometheus {
         Self { server, _folder: folder }
     }
 
-    /// The data of an API response; null while there is none.
+    /// Returns the data of an API response, or null while there is none.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let Ok(mut stream) = TcpStream::connect(self.server.address).await else { return Value::Null };
         let request = format!("GET /api/v1/{path} HTTP/1.0\r\nHost: x\r\n\r\n");
@@ -45,14 +45,14 @@ impl ScrapingPrometheus {
         json["data"].take()
     }
 
-    /// The one value of an instant query.
+    /// Returns the single value of an instant query.
     pub(crate) async fn query(&self, query: &str) -> Option<f64> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let data = self.get(&format!("query?query={escaped}")).await;
         data["result"][0]["value"][1].as_str()?.parse().ok()
     }
 
-    /// Waits until a query has this value.
+    /// Waits until the query returns this value.
     pub(crate) async fn expect(&self, query: &str, expected: f64) {
         let began = Instant::now();
         loop {
@@ -66,8 +66,8 @@ impl ScrapingPrometheus {
     }
 }
 
-/// A Prometheus 3.8 or later.
+/// Path of a Prometheus 3.8 or later.
 pub(crate) fn new_program() -> OsString {
     std::env::var_os("BIOLAT_TEST_PROMETHEUS")
-        .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask test sets it")
+        .expect("set BIOLAT_TEST_PROMETHEUS to a Prometheus 3.8 or later; cargo xtask test does")
 }

@@ -1,4 +1,4 @@
-//! A server with snapshots made by hand, and its responses.
+//! A server with synthetic snapshots, and its responses.
 
 use std::{
     io,
@@ -51,7 +51,7 @@ impl Server {
         Self { address, snapshots, stop, serving }
     }
 
-    /// Of a history.
+    /// Starts a server with this history.
     pub(crate) async fn of_history(history: &SharedHistory) -> Self {
         let history = history.clone();
         Self::start_service(Some(snapshot(1)), Limits::default(), |seen| {
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// A server in a thread of its own, for tests that are not asynchronous. It runs until the process ends.
+/// A server on its own thread, for synchronous tests. It runs until the process ends.
 pub(crate) struct BackgroundServer {
     pub(crate) address: SocketAddr,
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
@@ -95,12 +95,12 @@ impl BackgroundServer {
         starting.recv().unwrap()
     }
 
-    /// Of a history.
+    /// Starts a server with this history.
     pub(crate) fn of_history(snapshot: Option<Snapshot>, history: SharedHistory) -> Self {
         Self::start(snapshot, |seen| Service::new(seen, serve_config()).with_history(history))
     }
 
-    /// Sends the next snapshot every 200 ms, the first of which has this number.
+    /// Publishes a snapshot every 200 ms, numbered from `first`.
     pub(crate) fn keep_sending(self, first: u64, snapshot: impl Fn(u64) -> Snapshot + Send + 'static) {
         thread::spawn(move || {
             for number in first.. {
@@ -118,12 +118,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads to the end of the connection.
+    /// Reads until the server closes the connection.
     pub(crate) async fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
-        read.expect("the server closes the connection").unwrap_or_else(|error| {
-            // Unread data of a rejected request resets the connection; the response has arrived nevertheless.
+        read.expect("the server did not close the connection").unwrap_or_else(|error| {
+            // Request data left unread after a rejection resets the connection, but the response has arrived.
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
             0
         });

@@ -1,4 +1,4 @@
-//! Snapshots made by hand, for servers without a probe.
+//! Synthetic snapshots, for servers without a probe.
 
 use std::time::SystemTime;
 
@@ -12,13 +12,13 @@ use biolat_model::{
     snapshot::{DeviceView, Process, SeriesView, Snapshot},
 };
 
-/// With large answers, which clients are slow to read.
+/// Makes responses large, so clients read them slowly.
 pub(crate) fn serve_config() -> ServeConfig {
     let histograms = HistogramFormat { classic: ClassicBuckets::All, ..HistogramFormat::default() };
     ServeConfig { histograms, host: "example".into(), ..ServeConfig::default() }
 }
 
-/// A snapshot of this many devices.
+/// Returns a snapshot with this many devices.
 pub(crate) fn snapshot(devices: usize) -> Snapshot {
     let histogram =
         Histogram { zero: 1, buckets: (-100..60).map(|index| (index, 3)).collect(), overflow: 0, sum_ns: 9 };

@@ -1,5 +1,5 @@
-//! Requests that no client should send: valid ones with bytes changed, removed, repeated and inserted. Each ends in a response or a
-//! closed connection, in time, and the server goes on. For a longer run: `PROPTEST_CASES=100000 cargo test abuse`.
+//! Malformed requests: valid ones with bytes changed, removed, repeated or inserted. Each must end in time, in a response or a
+//! closed connection, and must not affect the server. For a longer run: `PROPTEST_CASES=100000 cargo test abuse`.
 
 use std::{
     io::{Read as _, Write as _},
@@ -22,7 +22,7 @@ use crate::support::{
     snapshots::{serve_config, snapshot},
 };
 
-/// For a response to any request.
+/// Time limit for the response to any request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const REQUESTS: [&str; 5] = [
@@ -33,7 +33,7 @@ const REQUESTS: [&str; 5] = [
     "GET / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabcGET /-/ready HTTP/1.1\r\nHost: x\r\n\r\n",
 ];
 
-/// What parsers stumble over.
+/// Byte sequences that trip up parsers.
 const PIECES: [&[u8]; 16] = [
     b"\r\n",
     b"\r\n\r\n",
@@ -102,7 +102,7 @@ impl Mutation {
     }
 }
 
-/// A server that runs for all tests of this process.
+/// Address of a server shared by all tests of this process.
 fn server() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -125,16 +125,16 @@ fn server() -> SocketAddr {
     })
 }
 
-/// What the server sends until it closes the connection.
+/// Returns everything that the server sends before it closes the connection.
 fn response(request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server()).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    // The server may have closed it by then.
+    // The server may have closed the connection already.
     let _ = stream.write_all(request);
     let _ = stream.shutdown(Shutdown::Write);
     let (mut response, began) = (Vec::new(), Instant::now());
     let _ = stream.read_to_end(&mut response);
-    assert!(began.elapsed() < TIMEOUT, "no end of the response to {}", request.escape_ascii());
+    assert!(began.elapsed() < TIMEOUT, "the connection did not end in time after {}", request.escape_ascii());
     response
 }
 
@@ -144,7 +144,7 @@ proptest! {
     ) })]
 
     #[test]
-    fn abused_requests_end(request in select(&REQUESTS[..]), mutations in vec(mutation(), 1..6)) {
+    fn answers_or_closes_malformed_requests(request in select(&REQUESTS[..]), mutations in vec(mutation(), 1..6)) {
         let mut request = request.as_bytes().to_vec();
         mutations.iter().for_each(|mutation| mutation.apply(&mut request));
         let response = response(&request);

@@ -1,4 +1,4 @@
-//! `biolat-daemon check` without privileges: what listens on the port, text and JSON, exit codes.
+//! `biolat-daemon check` without privileges: port checks, text and JSON output, exit codes.
 
 use std::{
     io::Write as _,
@@ -35,14 +35,14 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&check(&[&["--json"], arguments].concat()).stdout).unwrap()
 }
 
-/// The finding with this ID.
+/// Returns the finding with this ID.
 fn finding(arguments: &[&str], id: &str) -> Value {
     let document = json(arguments);
     let findings = document["findings"].as_array().unwrap();
     findings.iter().find(|finding| finding["id"] == id).cloned().unwrap_or_default()
 }
 
-/// biolat's own server, for as long as the process lives.
+/// Starts biolat's own server, which runs until the process ends.
 fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -65,7 +65,7 @@ fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
 }
 
 #[test]
-fn a_running_biolat_is_recognized() {
+fn recognizes_running_biolat() {
     let folder = Folder::new("check");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
@@ -91,7 +91,7 @@ fn a_running_biolat_is_recognized() {
 }
 
 #[test]
-fn a_port_of_another_program_fails() {
+fn port_of_other_program_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -107,7 +107,7 @@ fn a_port_of_another_program_fails() {
 }
 
 #[test]
-fn each_address_has_a_finding() {
+fn reports_finding_per_address() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let document = json(&["--listen", &free.to_string(), "--listen", "192.0.2.1:9976"]);
     let findings = document["findings"].as_array().unwrap();
@@ -118,7 +118,7 @@ fn each_address_has_a_finding() {
     assert_eq!(document["works"], false);
 }
 
-/// An unsupported kernel, a device without iostats and an invalid web config: text and JSON agree.
+/// An unsupported kernel, a device without iostats and an invalid web config: text and JSON must agree.
 #[test]
 fn text_and_json_agree() {
     let folder = Folder::new("check-agree");
@@ -153,11 +153,11 @@ fn text_and_json_agree() {
         let line = lines.next().unwrap();
         let text = finding["text"].as_str().unwrap().replace('\u{1b}', "\u{fffd}");
         assert!(line.starts_with(word) && line.contains(finding["subject"].as_str().unwrap()), "{line}");
-        assert!(line.ends_with(&text), "{line} is not {text}");
+        assert!(line.ends_with(&text), "{line} does not end with {text}");
         for fix in finding["fix"].as_array().unwrap() {
             let line = lines.next().unwrap().trim();
             let fix = fix["command"].as_str().or(fix["step"].as_str()).unwrap();
-            assert!(line.ends_with(fix), "{line} is not {fix}");
+            assert!(line.ends_with(fix), "{line} does not end with {fix}");
         }
     }
     let of = |id: &str| {
@@ -167,7 +167,7 @@ fn text_and_json_agree() {
     assert_eq!([of("kernel.btf"), of("device.latencies"), of("web_config")], ["fail", "fail", "fail"]);
     assert_eq!(of("probe.load"), "note");
     assert!(printed.contains(&format!("{sysfs}/block/sda/queue/iostats")), "{printed}");
-    assert!(!printed.contains('\u{1b}') && !printed.contains('✗'), "a mark in a pipe: {printed}");
+    assert!(!printed.contains('\u{1b}') && !printed.contains('✗'), "colours or symbols in a pipe: {printed}");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn usage_errors_exit_with_2() {
 }
 
 #[test]
-fn it_has_the_environment_variables_of_the_daemon() {
+fn uses_daemon_environment_variables() {
     let output = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"))
         .args(["check"])
         .env("BIOLAT_LISTEN", "127.0.0.1:0")

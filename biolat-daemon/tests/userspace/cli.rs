@@ -1,5 +1,5 @@
-//! Errors of the command line: one line with the fix, and the right exit code. Needs no privileges: all of them occur before
-//! the probe is loaded.
+//! Command line errors: one line with the fix, and the right exit code. They all occur before the probe is loaded, so no
+//! privileges are needed.
 
 use std::{
     fs,
@@ -16,11 +16,11 @@ fn daemon(arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Checks the exit code and the one error line.
+/// Checks the exit code and the single error line.
 fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     let output = daemon(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    // Other lines are about the devices of this machine.
+    // Other lines are about this machine's devices.
     let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert_eq!(errors.len(), 1, "{stderr}");
@@ -30,7 +30,7 @@ fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     }
 }
 
-/// A sysfs whose BTF file has these bytes.
+/// Returns a sysfs root whose BTF file contains these bytes.
 fn sysfs_with_btf(name: &str, bytes: &[u8]) -> PathBuf {
     let root = std::env::temp_dir().join(format!("biolat-cli-{name}-{}", std::process::id()));
     fs::create_dir_all(root.join("block")).unwrap();
@@ -54,9 +54,9 @@ fn usage_errors_exit_with_2() {
     fails(&["--device-exclude", "("], 2, &["--device-exclude '('", "not a regular expression"]);
 }
 
-/// The terminal tool was a command of the daemon.
+/// The terminal tool used to be a subcommand of the daemon.
 #[test]
-fn report_names_the_command_of_biolat() {
+fn report_points_to_biolat() {
     for (arguments, command) in [
         (&[][..], "biolat hist (see"),
         (&["-DF", "1", "10"], "biolat hist (see"),
@@ -67,12 +67,12 @@ fn report_names_the_command_of_biolat() {
         (&["--load", "x", "--worst"], "biolat worst (see"),
         (&["--from", "db1", "--save", "x"], "biolat save FILE --host HOST (see"),
     ] {
-        fails(&[&["report"], arguments].concat(), 2, &["report is the program biolat now", command]);
+        fails(&[&["report"], arguments].concat(), 2, &["report has been replaced: run ", command]);
     }
 }
 
 #[test]
-fn environment_variables_are_validated() {
+fn validates_environment_variables() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_biolat-daemon")).env("BIOLAT_SCHEMA", "7").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -101,7 +101,7 @@ fn help_and_version_exit_with_0() {
 }
 
 #[test]
-fn a_port_in_use() {
+fn rejects_port_in_use() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     fails(
@@ -112,12 +112,12 @@ fn a_port_in_use() {
 }
 
 #[test]
-fn an_address_of_another_host() {
+fn rejects_address_of_other_host() {
     fails(&["--listen", "192.0.2.1:9976"], 1, &["192.0.2.1:9976", "does not have that address"]);
 }
 
 #[test]
-fn no_sysfs() {
+fn rejects_missing_sysfs() {
     fails(
         &["--listen", "127.0.0.1:0", "--sysfs", "/nonexistent"],
         1,
@@ -126,7 +126,7 @@ fn no_sysfs() {
 }
 
 #[test]
-fn no_btf() {
+fn rejects_missing_btf() {
     let root = sysfs_with_btf("none", b"");
     fs::remove_file(root.join("kernel/btf/vmlinux")).unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()];
@@ -135,15 +135,15 @@ fn no_btf() {
 }
 
 #[test]
-fn garbage_for_btf() {
+fn rejects_invalid_btf() {
     let root = sysfs_with_btf("garbage", &[7; 100]);
     fails(&["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()], 1, &["malformed BTF"]);
     fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
-fn a_kernel_without_the_tracepoint() {
-    // A header, no types, and a string table with only the empty string.
+fn rejects_kernel_without_tracepoint() {
+    // A header, no types, and a string table that holds only the empty string.
     let mut bytes = vec![0x9f, 0xeb, 1, 0];
     for word in [24_u32, 0, 0, 0, 1] {
         bytes.extend_from_slice(&word.to_le_bytes());

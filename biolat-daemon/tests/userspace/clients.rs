@@ -1,4 +1,4 @@
-//! TLS and passwords with real clients: curl, openssl, Prometheus. Needs neither the probe nor privileges; `cargo xtask test`
+//! TLS and passwords with real clients: curl, openssl and Prometheus. Needs neither the probe nor privileges; `cargo xtask test`
 //! runs these tests where the programs are installed.
 
 use std::{
@@ -30,7 +30,7 @@ fn hash(password: &str) -> String {
     bcrypt::hash(password, 5).unwrap()
 }
 
-/// A server with this configuration, for as long as the process lives.
+/// Starts a server with this configuration, which runs until the process ends.
 fn server(config: &Path) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -49,7 +49,7 @@ fn server(config: &Path) -> SocketAddr {
     address
 }
 
-/// curl's exit code, and the response's status, head and body.
+/// Runs curl. Returns its exit code, the status, and the response's head and body.
 fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
     let output = Command::new("curl")
         .current_dir(&folder.0)
@@ -62,7 +62,7 @@ fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
     (output.status.code().unwrap(), status, text)
 }
 
-/// Output of `openssl s_client` that sends this.
+/// Runs `openssl s_client`, sends these bytes and returns the output.
 fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) -> String {
     use std::io::Write as _;
     let mut child = Command::new("timeout")
@@ -79,8 +79,8 @@ fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) ->
     String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// Waits for a reload, with some time for a busy machine.
-fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+/// Waits for a reload, with extra time for a busy machine.
+fn wait_for_reload(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < Duration::from_secs(20), "{what}");
@@ -90,7 +90,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn curl_with_passwords() {
+fn curl_authenticates_with_password() {
     let folder = Folder::new("passwords");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
@@ -117,21 +117,21 @@ fn curl_with_passwords() {
 
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn rejected_connections() {
+fn rejects_bad_connections() {
     let folder = Folder::new("rejected");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
     let address = server(&folder.write("web.yml", TLS));
     let (code, _, text) = curl(&folder, &format!("https://{address}/metrics"));
-    assert_eq!(code, 60, "a CA that curl does not trust: {text}");
+    assert_eq!(code, 60, "untrusted CA: {text}");
     let (code, status, text) = curl(&folder, &format!("http://{address}/metrics"));
     assert_eq!((code, status), (0, 400), "plain HTTP: {text}");
     let message = "this is an HTTPS server and got plain HTTP: begin with https://\n";
     assert!(text.to_lowercase().contains(&format!("content-length: {}", message.len())), "{text}");
     assert!(text.ends_with(message), "{text}");
     for version in ["-tls1", "-tls1_1"] {
-        // Security level 0, or openssl itself rejects these versions.
+        // At a higher security level openssl itself rejects these versions.
         let output = openssl(&folder, address, &format!("{version} -cipher ALL:@SECLEVEL=0"), "");
         assert!(
             output.contains("Cipher is (NONE)") && output.contains("SSL alert number"),
@@ -151,7 +151,7 @@ fn rejected_connections() {
     authority.issue_expired("server").write(&folder);
     let address = server(&folder.0.join("web.yml"));
     let (code, _, text) = curl(&folder, &format!("--cacert authority.pem https://{address}/metrics"));
-    assert_eq!(code, 60, "a certificate that has expired: {text}");
+    assert_eq!(code, 60, "expired certificate: {text}");
     assert!(text.contains("expired"), "{text}");
 }
 
@@ -189,17 +189,17 @@ fn client_certificates() {
         ("untrusted", [0, 0, 0, 200]),
     ] {
         let found = [verified, named, if_given, any].map(|address| get(address, client));
-        assert_eq!(found, expected, "'{client}' at RequireAndVerify, with names, IfGiven, RequireAny");
+        assert_eq!(found, expected, "'{client}' with RequireAndVerify, allowed names, IfGiven, RequireAny");
     }
 }
 
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn changed_files_are_reloaded() {
+fn reloads_changed_files() {
     let folder = Folder::new("changes");
     let authority = Authority::new("authority");
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
-    // As Kubernetes mounts a secret.
+    // The layout of a secret mounted by Kubernetes.
     for generation in ["first", "second"] {
         fs::create_dir(folder.0.join(generation)).unwrap();
         let issued = authority.issue("server");
@@ -230,25 +230,25 @@ fn changed_files_are_reloaded() {
 
     symlink("second", folder.0.join("..next")).unwrap();
     fs::rename(folder.0.join("..next"), folder.0.join("..data")).unwrap();
-    soon("the new certificate is served", || served() == on_disk("second"));
+    wait_for_reload("the new certificate is served", || served() == on_disk("second"));
     fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("new"))).unwrap();
-    soon("the new password works", || status("new") == 200);
+    wait_for_reload("the new password works", || status("new") == 200);
     assert_eq!(status("old"), 401);
 
-    // Errors, or fewer protections than before, change nothing.
+    // Errors, and configurations that would remove a protection, are ignored.
     for broken in ["tls_server_config: [", "", TLS, &format!("{PASSWORDS}{}\n", hash("new"))] {
         fs::write(&config, broken).unwrap();
         thread::sleep(Duration::from_millis(1500));
         assert_eq!((status("new"), status("old"), status("")), (200, 401, 401), "{broken}");
     }
     fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("last"))).unwrap();
-    soon("the last password works", || status("last") == 200);
+    wait_for_reload("the last password works", || status("last") == 200);
 }
 
-/// A stream lasts for an hour without such a change.
+/// Without such a change a stream lasts for an hour.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn an_event_stream_ends_when_the_web_config_changes() {
+fn web_config_change_ends_event_stream() {
     use std::io::{BufRead as _, BufReader};
     let folder = Folder::new("events");
     let authority = Authority::new("authority");
@@ -270,7 +270,7 @@ fn an_event_stream_ends_when_the_web_config_changes() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.any(|line| line == "event: collection"), "the stream has no event");
+        assert!(lines.any(|line| line == "event: collection"), "no event on the stream");
         (child, lines)
     };
     let (mut child, lines) = listen("old");
@@ -282,7 +282,7 @@ fn an_event_stream_ends_when_the_web_config_changes() {
     assert!(child.wait().unwrap().success(), "the stream was cut off: {rest:?}");
     assert_eq!(status("old"), 401);
 
-    // The same with a certificate.
+    // The same with a new certificate.
     let (mut child, lines) = listen("new");
     authority.issue("server").write(&folder);
     drop(lines.collect::<Vec<_>>());
@@ -292,10 +292,10 @@ fn an_event_stream_ends_when_the_web_config_changes() {
     child.wait().unwrap();
 }
 
-/// A client that is no longer allowed is not served on its open connection. One that still is allowed reconnects by itself.
+/// A client that is no longer allowed is not served on its open connection. One that is still allowed reconnects by itself.
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn changes_apply_to_open_connections() {
+fn web_config_changes_apply_to_open_connections() {
     use std::io::{Read as _, Write as _};
     const REQUEST: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
     let folder = Folder::new("open");
@@ -324,15 +324,15 @@ fn changes_apply_to_open_connections() {
     to.write_all(REQUEST).unwrap();
     from.read_exact(&mut [0; 12]).unwrap();
     fs::write(&config, named("other")).unwrap();
-    soon("the other client is allowed", || status("other") == 200);
+    wait_for_reload("the other client is allowed", || status("other") == 200);
     assert_eq!(status("client"), 0);
     to.write_all(REQUEST).unwrap();
     let mut rest = String::new();
     from.read_to_string(&mut rest).unwrap();
     openssl.wait().unwrap();
-    assert!(!rest.contains("HTTP/1.1"), "a second answer: {rest}");
+    assert!(!rest.contains("HTTP/1.1"), "a second response: {rest}");
 
-    // Two scrapes on one connection, three seconds apart, with another certificate in between.
+    // Two scrapes on one connection, three seconds apart, with a certificate change in between.
     let scrapes = thread::scope(|scope| {
         let scrapes = scope.spawn(|| {
             let certificate = "--cacert authority.pem --cert other.pem --key other.key";
@@ -352,19 +352,19 @@ fn changes_apply_to_open_connections() {
     stream.write_all(REQUEST).unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
     fs::write(&config, TLS).unwrap();
-    soon("the server speaks TLS", || {
+    wait_for_reload("the server speaks TLS", || {
         curl(&folder, &format!("--cacert authority.pem https://{address}/metrics")).1 == 200
     });
     stream.write_all(REQUEST).unwrap();
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
-    assert!(!rest.contains("HTTP/1.1"), "a second answer in plain: {rest}");
+    assert!(!rest.contains("HTTP/1.1"), "a second response over plain HTTP: {rest}");
 }
 
-/// Its policy has the hashes of its script and style, which a configuration cannot know.
+/// The page's policy contains the hashes of its script and style, which a web config cannot know.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn the_page_keeps_its_own_policy() {
+fn page_keeps_its_own_policy() {
     let folder = Folder::new("policy");
     let text = "http_server_config:\n  headers:\n    Content-Security-Policy: default-src 'self'\n";
     let address = server(&folder.write("web.yml", text));
@@ -376,7 +376,7 @@ fn the_page_keeps_its_own_policy() {
 
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn the_shipped_configuration_serves() {
+fn shipped_configuration_works() {
     let folder = Folder::new("shipped");
     let authority = Authority::new("authority");
     let issued = authority.issue("server");
@@ -419,7 +419,7 @@ fn the_shipped_configuration_serves() {
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("strict-transport-security: max-age=31536000\r\n"), "{text}");
     let without = format!("--cacert authority.pem -u prometheus:changeme https://{address}/metrics");
-    assert_ne!(curl(&folder, &without).0, 0, "no certificate");
+    assert_ne!(curl(&folder, &without).0, 0, "accepted without a certificate");
 }
 
 /// A Prometheus that scrapes one target.
@@ -437,10 +437,10 @@ impl Prometheus {
         Self(PrometheusServer::start("prometheus".as_ref(), &config, &folder.0.join(name), &[]))
     }
 
-    /// The target's health and last error, once it has been scraped.
+    /// Returns the target's health and last error after a scrape.
     fn health(&self, folder: &Folder) -> (String, String) {
         let mut found = (String::new(), String::new());
-        soon("Prometheus has scraped", || {
+        wait_for_reload("Prometheus has scraped", || {
             let (_, _, text) = curl(folder, &format!("http://{}/api/v1/targets", self.0.address));
             let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
             let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
@@ -482,7 +482,7 @@ fn prometheus_scrapes() {
         assert!(health == expected.0 && why.contains(expected.1), "{name}: {health}, {why}");
     }
 
-    // No scrape fails when a certificate is renewed.
+    // No scrape fails when the certificate is renewed.
     let how = format!("{ca}{certificate}{}", credentials("hunter2"));
     let prometheus = Prometheus::scraping(&folder, "renewed", target, &how);
     prometheus.health(&folder);

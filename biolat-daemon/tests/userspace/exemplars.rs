@@ -1,4 +1,4 @@
-//! Exemplars in a real Prometheus, which scrapes them in either format.
+//! Exemplars in a real Prometheus, scraped in both formats that have them.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use crate::support::{
     snapshots::snapshot,
 };
 
-/// Sector and value of the exemplars of a metric.
+/// Returns sector and value of a metric's exemplars.
 async fn exemplars(prometheus: &ScrapingPrometheus, metric: &str) -> Vec<(String, f64)> {
     let data = prometheus.get(&format!("query_exemplars?query={metric}")).await;
     let series = data.as_array().into_iter().flatten();
@@ -29,8 +29,8 @@ async fn exemplars(prometheus: &ScrapingPrometheus, metric: &str) -> Vec<(String
     found
 }
 
-/// Of reads of nvme0n1 that took so many milliseconds, one a millisecond; the sector is the number. Of exemplars of the same
-/// millisecond Prometheus stores those whose values ascend.
+/// Adds reads of nvme0n1 with these latencies, completed 1 ms apart; the sector is the read's number. Of exemplars with the same
+/// millisecond, Prometheus stores only those with ascending values.
 fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
     let io = |(number, &milliseconds)| SlowIo {
         number,

@@ -1,4 +1,4 @@
-//! The formats of one snapshot, each parsed and compared with it: three for Prometheus, and JSON.
+//! Every format of one snapshot, parsed and compared with it: three for Prometheus, and JSON.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ fn holder(device: &str, kind: &str, name: &str, depth: u32) -> Holder {
     Holder { device, kind, name, depth }
 }
 
-/// A read of the first second of the device's life, which took so many milliseconds.
+/// A read in the first second of the device's life, with this latency.
 fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
     SlowIo {
         number,
@@ -76,7 +76,7 @@ fn sizes(scale: u64) -> SizesView {
     }
 }
 
-/// Who has done so many reads.
+/// A workload with this many reads.
 fn workload(cgroup: &str, reads: u64) -> WorkloadView {
     let mut cells = [0; BAND_CELLS];
     cells[30] = reads;
@@ -197,7 +197,7 @@ pub(crate) fn families_of(
     let mut families = BTreeMap::new();
     while !rest.is_empty() {
         let family = MetricFamily::decode_length_delimited(&mut rest).unwrap();
-        assert!(families.insert(family.name.clone(), family).is_none(), "a family twice");
+        assert!(families.insert(family.name.clone(), family).is_none(), "duplicate family");
     }
     families
 }
@@ -215,7 +215,7 @@ fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
     found[0]
 }
 
-/// Counts by native index, empty buckets left out.
+/// Returns the counts by native index, without empty buckets.
 fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
     let mut buckets = crate::support::native::decode(histogram);
     buckets.retain(|(_, count)| *count > 0);
@@ -229,7 +229,7 @@ const fn with_all_buckets(kinds: HistogramKinds) -> HistogramFormat {
 }
 
 #[test]
-fn protobuf_agrees_with_the_snapshot() {
+fn protobuf_agrees_with_snapshot() {
     let families = families(BOTH);
     let of_series = [("device", "nvme0n1"), ("op", "read")];
     let metric = with(&families["biolat_queue_latency_seconds"], &of_series);
@@ -241,7 +241,7 @@ fn protobuf_agrees_with_the_snapshot() {
     assert_eq!((since.seconds, since.nanos), (1_700_000_001, 250_000_000));
     let empty = with(&families["biolat_device_latency_seconds"], &of_series).histogram.as_ref().unwrap();
     assert_eq!((empty.sample_count, empty.positive_span.len()), (0, 0));
-    assert!(empty.zero_threshold > 0.0, "not to be mistaken for a classic histogram");
+    assert!(empty.zero_threshold > 0.0, "an empty native histogram looks like a classic one");
 
     let bytes = with(&families["biolat_io_bytes_total"], &of_series).counter.as_ref().unwrap();
     assert_eq!(bytes.value, 40_960.0);
@@ -252,18 +252,18 @@ fn protobuf_agrees_with_the_snapshot() {
         with(errors, &labels).counter.as_ref().unwrap().value
     };
     assert_eq!(["medium", "nospc"].map(count), [10.0, 1.0]);
-    assert_eq!(errors.metric.len(), 4, "no status that did not occur");
+    assert_eq!(errors.metric.len(), 4, "expected only statuses that occurred");
     let counter = |name: &str, labels: &[_]| with(&families[name], labels).counter.as_ref().unwrap().value;
     assert_eq!(counter("biolat_failed_ios_total", &[]), 15.0);
     assert_eq!(counter("biolat_requeues_total", &of_series), 10.0);
-    // Of each op: one in a bucket that ends at a second, 3 in the last bucket, 5 above it; of 1/8 s there is none.
+    // Per op: 3 in the last bucket, 5 above it, one in a bucket that ends at 1 s, and none in the one that ends at 1/8 s.
     let over = |over| counter("biolat_slow_ios_total", &[("over", over)]);
     assert_eq!(["0.125", "1", "8"].map(over), [20.0 + 6.0 + 16.0, 16.0, 16.0]);
     let gauge = |name: &str, labels: &[_]| with(&families[name], labels).gauge.as_ref().unwrap().value;
     assert_eq!(["read", "write"].map(|op| gauge("biolat_inflight_ios", &[("op", op)])), [12.0, 3.0]);
     assert_eq!(gauge("biolat_oldest_inflight_seconds", &[]), 16.25);
-    assert!(families["biolat_oldest_inflight_exact"].metric.is_empty(), "the age is exact");
-    // Admission is not available, but one series has it from before.
+    assert!(families["biolat_oldest_inflight_exact"].metric.is_empty(), "the age is exact here");
+    // Admission is not available, but one series still has it from before.
     let admission = &families["biolat_admission_latency_seconds"];
     assert_eq!(admission.metric.len(), 1);
     assert_eq!(with(admission, &[("op", "write_zeroes")]).histogram.as_ref().unwrap().sample_count, 68);
@@ -282,7 +282,7 @@ fn protobuf_agrees_with_the_snapshot() {
     assert_eq!(["admission", "queue", "device", "total"].map(phase), [Some(0.0), Some(0.0), None, None]);
     let unseen = &families["biolat_unseen_completions_total"];
     assert_eq!(with(unseen, &[("op", "read")]).counter.as_ref().unwrap().value, 4.0);
-    assert_eq!(unseen.metric.len(), 2, "read and flush");
+    assert_eq!(unseen.metric.len(), 2, "expected read and flush");
     assert_eq!(counter("biolat_unseen_ios_total", &[]), 5.0);
     assert_eq!(
         with(&families["biolat_lost_completions_total"], &[("reason", "iostats_off")])
@@ -301,7 +301,11 @@ fn protobuf_agrees_with_the_snapshot() {
         with(&families["biolat_latency_overflows_total"], &overflows).counter.as_ref().unwrap().value,
         5.0
     );
-    assert_eq!(families["biolat_latency_overflows_total"].metric.len(), 5, "those of phases that have some");
+    assert_eq!(
+        families["biolat_latency_overflows_total"].metric.len(),
+        5,
+        "expected only phases with overflows"
+    );
 }
 
 #[test]
@@ -324,7 +328,7 @@ fn histogram_formats() {
 }
 
 #[test]
-fn exemplars_are_the_latest_of_their_buckets() {
+fn exemplars_are_latest_in_bucket() {
     let total = |kinds, op| {
         let families = families(with_all_buckets(kinds));
         let labels = [("device", "nvme0n1"), ("op", op)];
@@ -332,7 +336,7 @@ fn exemplars_are_the_latest_of_their_buckets() {
     };
     let sector = |exemplar: &Exemplar| exemplar.label[0].value.clone();
     let both = total(HistogramKinds::Both, "read");
-    // The last native bucket has the latencies above it, too.
+    // The last native bucket also holds the latencies above the range.
     assert_eq!(both.exemplars.iter().map(sector).collect::<Vec<_>>(), ["1004", "1006"]);
     let classic = both.bucket.iter().filter_map(|bucket| {
         Some((bucket.upper_bound, sector(bucket.exemplar.as_ref()?), bucket.exemplar.as_ref()?.value))
@@ -360,7 +364,7 @@ fn exemplars_are_the_latest_of_their_buckets() {
 }
 
 #[test]
-fn exemplars_in_the_texts() {
+fn exemplars_in_text_formats() {
     let text = |kinds, format| {
         let histograms = with_all_buckets(kinds);
         String::from_utf8(encode(&snapshot(), ServerState::default(), histograms, format)).unwrap()
@@ -380,12 +384,12 @@ fn exemplars_in_the_texts() {
     assert_eq!(exemplars(HistogramKinds::Auto), both);
     assert_eq!(exemplars(HistogramKinds::Both), both);
     assert_eq!(exemplars(HistogramKinds::Classic), both);
-    // The one bucket has all latencies.
+    // With native histograms the only classic bucket holds all latencies.
     assert_eq!(exemplars(HistogramKinds::Native), both[2..]);
     assert!(!text(HistogramKinds::Both, Format::Text).contains("sector"));
 }
 
-/// Samples of a text format: name with labels, value. Exemplars are left out.
+/// Returns the samples of a text format by name and labels, without exemplars.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
     let lines: Vec<_> = text
         .lines()
@@ -394,7 +398,7 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .collect();
     let names: std::collections::BTreeSet<_> =
         lines.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
-    assert_eq!(names.len(), lines.len(), "a sample twice");
+    assert_eq!(names.len(), lines.len(), "duplicate sample");
     lines
         .into_iter()
         .map(|line| line.rsplit_once(' ').unwrap())
@@ -402,10 +406,10 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// What begins an exemplar, and occurs in no label.
+/// Start of an exemplar; occurs in no label.
 const EXEMPLAR: &str = " # {sector=\"";
 
-/// Exemplars of OpenMetrics: the bucket's name with labels, sector, bytes, value.
+/// Returns the exemplars of an OpenMetrics text by bucket: sector, bytes and value.
 fn exemplars(text: &str) -> BTreeMap<&str, (u64, u64, f64)> {
     let parsed = |line| -> Option<_> {
         let (sample, exemplar): (&str, &str) = str::split_once(line, EXEMPLAR)?;
@@ -419,11 +423,11 @@ fn exemplars(text: &str) -> BTreeMap<&str, (u64, u64, f64)> {
 }
 
 #[test]
-fn both_texts_agree_with_the_protobuf() {
-    assert_texts_agree_with_the_protobuf(&snapshot());
+fn text_formats_agree_with_protobuf() {
+    assert_texts_agree_with_protobuf(&snapshot());
 }
 
-pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
+pub(crate) fn assert_texts_agree_with_protobuf(snapshot: &Snapshot) {
     let families = families_of(snapshot, BOTH);
     for format in [Format::Text, Format::OpenMetrics] {
         let bytes = encode(snapshot, ServerState::default(), BOTH, format);
@@ -485,9 +489,9 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     }
 }
 
-/// What is unknown is absent: zero would be a figure.
+/// Unknown values are absent, because zero would be a value.
 #[test]
-fn without_procfs_nothing_is_said_of_the_process() {
+fn omits_process_metrics_without_procfs() {
     let text = |snapshot: &Snapshot| {
         String::from_utf8(encode(snapshot, ServerState::default(), HistogramFormat::default(), Format::Text))
             .unwrap()
@@ -498,9 +502,9 @@ fn without_procfs_nothing_is_said_of_the_process() {
     assert!(!text(&snapshot).lines().any(|line| line.starts_with("process_")));
 }
 
-/// Of a server with TLS.
+/// Only for a server with TLS.
 #[test]
-fn when_the_certificate_expires() {
+fn exposes_certificate_expiry() {
     let text = |certificate_expires| {
         let server = ServerState { certificate_expires, ..ServerState::default() };
         String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
@@ -512,7 +516,7 @@ fn when_the_certificate_expires() {
 }
 
 #[test]
-fn memory_of_the_history() {
+fn history_memory() {
     let text = |history_bytes| {
         let server = ServerState { history_bytes, ..ServerState::default() };
         String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
@@ -535,7 +539,7 @@ fn completions_by_cpu_on_request() {
 }
 
 #[test]
-fn types_and_units_of_the_texts() {
+fn types_and_units_in_text_formats() {
     let text = String::from_utf8(encode(&snapshot(), ServerState::default(), BOTH, Format::Text)).unwrap();
     assert!(text.contains("# TYPE biolat_io_bytes_total counter\n"));
     assert!(text.contains("# TYPE biolat_device_info gauge\n"));
@@ -559,19 +563,19 @@ fn types_and_units_of_the_texts() {
     assert!(text.contains("le=\"+Inf\"} 248\n") && !text.contains("le=\"0.5\""));
 }
 
-/// Every value of the parsed JSON is that of the protobuf.
+/// Every value in the JSON equals the one in the protobuf.
 #[test]
-fn json_agrees_with_the_protobuf() {
-    let json = assert_json_agrees_with_the_protobuf(&snapshot());
+fn json_agrees_with_protobuf() {
+    let json = assert_json_agrees_with_protobuf(&snapshot());
     assert_eq!((&json["version"], &json["biolat"]), (&1.into(), &env!("CARGO_PKG_VERSION").into()));
     assert_eq!((&json["host"], &json["interval"]), (&"example".into(), &2.5.into()));
     assert_eq!((&json["taken"], &json["started"]), (&1_700_000_005.500_123.into(), &1_700_000_000.0.into()));
 }
 
-pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> Value {
+pub(crate) fn assert_json_agrees_with_protobuf(snapshot: &Snapshot) -> Value {
     let json = serde_json::to_vec(snapshot).unwrap();
     let read: Snapshot = serde_json::from_slice(&json).unwrap();
-    // The slow I/Os are a document of their own.
+    // Slow I/Os have a document of their own.
     assert_eq!(read, Snapshot { slow: Arc::default(), ..snapshot.clone() });
 
     let json: Value = serde_json::from_slice(&json).unwrap();
@@ -597,12 +601,12 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> Value
     let missed = devices.iter().flat_map(|device| counts(&device["unseen"]));
     assert_eq!(missed.filter(|(_, count)| *count > 0.0).count(), count("biolat_unseen_completions_total"));
     for device in devices {
-        assert_device_agrees_with_the_protobuf(device, &families, &number);
+        assert_device_agrees_with_protobuf(device, &families, &number);
     }
     let workloads = json["workloads"].as_array().map_or(&[][..], Vec::as_slice);
     assert_eq!(workloads.len(), count("biolat_workload_info"));
     for workload in workloads {
-        assert_workload_agrees_with_the_protobuf(workload, &families, &number);
+        assert_workload_agrees_with_protobuf(workload, &families, &number);
     }
 
     let collections = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
@@ -636,12 +640,12 @@ fn elements(list: &Value) -> &[Value] {
     list.as_array().unwrap()
 }
 
-/// The members of an object of counts.
+/// Returns the members of an object of counts.
 fn counts(object: &Value) -> impl Iterator<Item = (&str, f64)> {
     object.as_object().unwrap().iter().map(|(name, count)| (name.as_str(), count.as_f64().unwrap()))
 }
 
-fn assert_device_agrees_with_the_protobuf(
+fn assert_device_agrees_with_protobuf(
     device: &Value,
     families: &BTreeMap<String, MetricFamily>,
     number: &impl Fn(&str, &[(&str, &str)]) -> Option<f64>,
@@ -740,7 +744,7 @@ fn assert_device_agrees_with_the_protobuf(
     }
 }
 
-fn assert_workload_agrees_with_the_protobuf(
+fn assert_workload_agrees_with_protobuf(
     workload: &Value,
     families: &BTreeMap<String, MetricFamily>,
     number: &impl Fn(&str, &[(&str, &str)]) -> Option<f64>,
@@ -765,9 +769,9 @@ fn assert_workload_agrees_with_the_protobuf(
     }
 }
 
-/// The whole output against the recorded one: a change of any metric shows up in a diff.
+/// Compares the whole output with the recorded one, so any change of a metric shows up in a diff.
 #[test]
-fn output_is_the_recorded_one() {
+fn output_matches_fixtures() {
     for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {
         let server = ServerState { history_bytes: Some(8_000_000), ..ServerState::default() };
         let histograms = HistogramFormat::default();
@@ -786,12 +790,12 @@ fn output_is_the_recorded_one() {
         assert!(
             text == recorded,
             "{file} differs from the recorded output, first in (now, before) {differs:?}. If that is intended:\n\n    \
-             BIOLAT_UPDATE_FIXTURES=1 cargo test -p biolat-daemon --test userspace output_is_the_recorded_one\n"
+             BIOLAT_UPDATE_FIXTURES=1 cargo test -p biolat-daemon --test userspace output_matches_fixtures\n"
         );
     }
 }
 
-/// The last bucket has the sizes above the range.
+/// The last bucket includes sizes above the range.
 fn assert_same_sizes(sizes: &Value, bytes: &Value, encoded: &Encoded) {
     assert_eq!(bytes.as_f64(), Some(encoded.sample_sum));
     assert_eq!((encoded.zero_threshold, encoded.schema), (256.0, 0));
@@ -800,7 +804,7 @@ fn assert_same_sizes(sizes: &Value, bytes: &Value, encoded: &Encoded) {
     assert_eq!(sizes.count(), encoded.sample_count);
 }
 
-/// The last bucket of a native histogram has the latencies above the range as well.
+/// The last native bucket includes latencies above the range.
 fn assert_same_histogram(histogram: &Value, encoded: &Encoded) {
     assert_eq!(histogram["count"], encoded.sample_count);
     assert_eq!(histogram["seconds"], encoded.sample_sum);

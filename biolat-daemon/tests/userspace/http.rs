@@ -1,4 +1,4 @@
-//! The HTTP server over real sockets, with synthetic snapshots: needs neither the probe nor privileges.
+//! The HTTP server over real sockets, with synthetic snapshots; needs neither the probe nor privileges.
 
 use std::{
     io::{self, Read as _},
@@ -19,7 +19,7 @@ use crate::support::server::{Reply, Server};
 use crate::support::snapshots::snapshot;
 
 #[tokio::test]
-async fn formats_are_negotiated() {
+async fn negotiates_formats() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     const PROTOBUF: &str =
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
@@ -116,7 +116,7 @@ async fn methods() {
 }
 
 #[tokio::test]
-async fn bad_requests_end_their_connection_and_nothing_else() {
+async fn bad_request_closes_only_its_connection() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     for garbage in
         ["\r\n\r\n\0\0garbage\r\n\r\n", "GET\r\n\r\n", "GET /metrics HTTP/9.9\r\n\r\n", "\u{16}\u{3}\u{1}"]
@@ -136,9 +136,9 @@ async fn bad_requests_end_their_connection_and_nothing_else() {
     assert_eq!(server.get("/metrics", "").await.status, 200);
 }
 
-/// Of HTTP/1.1, and of it alone: RFC 9112, section 3.2.
+/// Applies to HTTP/1.1 only: RFC 9112, section 3.2.
 #[tokio::test]
-async fn a_request_has_one_host() {
+async fn requires_exactly_one_host() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     for (request, status) in [
         ("GET /metrics HTTP/1.1\r\n", 400),
@@ -151,9 +151,9 @@ async fn a_request_has_one_host() {
     }
 }
 
-/// Some clients close their direction when they have sent the request.
+/// Some clients shut down their sending side after the request.
 #[tokio::test]
-async fn a_client_that_has_closed_its_direction_gets_its_response() {
+async fn half_closed_client_gets_its_response() {
     let server = Server::start(Some(snapshot(100)), Limits::default()).await;
     for number in 0..200 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -172,10 +172,10 @@ async fn a_client_that_has_closed_its_direction_gets_its_response() {
 
 /// The second request is prepared while the first response is still being sent.
 #[tokio::test]
-async fn pipelined_requests_of_such_a_client_are_answered() {
+async fn half_closed_client_gets_pipelined_responses() {
     let server = Server::start(None, Limits::default()).await;
     for number in 0..20 {
-        // Each response is encoded anew.
+        // A new snapshot forces each response to be encoded again.
         server.snapshots.send_replace(Some(Arc::new(snapshot(100))));
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         for request in ["/metrics", "/api/v1/snapshot", "/"] {
@@ -191,11 +191,11 @@ async fn pipelined_requests_of_such_a_client_are_answered() {
 }
 
 #[tokio::test]
-async fn failing_collections_are_not_healthy() {
+async fn reports_failing_collections_as_unhealthy() {
     let mut snapshot = snapshot(1);
     let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
     for (seconds, status) in [(0, 200), (50, 200), (61, 503)] {
-        // None on a machine that has just started.
+        // `None` on a machine that has just booted.
         let Some(last_success) = Instant::now().checked_sub(Duration::from_secs(seconds)) else { continue };
         snapshot.health.last_success = Some(last_success);
         server.snapshots.send_replace(Some(Arc::new(snapshot.clone())));
@@ -207,14 +207,14 @@ async fn failing_collections_are_not_healthy() {
     }
 }
 
-/// While a collection waits for a run of the probe a restart would not help, but the figures are old.
+/// While a collection waits for a run of the probe, a restart would not help, but the figures are old.
 #[tokio::test]
-async fn a_collection_that_waits_is_healthy_and_not_ready() {
+async fn waiting_collection_is_healthy_but_not_ready() {
     let mut snapshot = snapshot(1);
     let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
     let now = Instant::now();
     let ago = |seconds| now.checked_sub(Duration::from_secs(seconds));
-    // A machine that has just started.
+    // `None` on a machine that has just booted.
     let (Some(last_success), Some(long_ago)) = (ago(75), ago(61)) else { return };
     snapshot.health.last_success = Some(last_success);
     for (wait, healthy, expected) in [
@@ -234,10 +234,10 @@ async fn a_collection_that_waits_is_healthy_and_not_ready() {
 }
 
 #[tokio::test]
-async fn slow_and_idle_clients_are_cut_off() {
+async fn disconnects_slow_and_idle_clients() {
     let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
-    // One that never finishes its request, one that never begins it, and one that idles after an answer.
+    // One client never finishes its request, one never begins it, and one idles after a response.
     for begin in
         ["GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ", "", "GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"]
     {
@@ -252,22 +252,22 @@ async fn slow_and_idle_clients_are_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut_off() {
+async fn disconnects_client_that_does_not_read() {
     let limits = Limits { write: Duration::from_millis(300), connections: 1, ..Limits::default() };
     let server = Server::start(Some(snapshot(300)), limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40).as_bytes()).await.unwrap();
-    // The only allowed connection is free again once the server has closed this one.
+    // The only allowed connection becomes free when the server closes this one.
     let freed = async {
         while server.get("/-/healthy", "").await.status != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(15), freed).await.expect("the server closes it");
+    timeout(Duration::from_secs(15), freed).await.expect("the server did not close the connection");
 }
 
 #[tokio::test]
-async fn one_connection_too_many_evicts_the_idlest() {
+async fn evicts_longest_idle_connection() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut idle = Vec::new();
@@ -280,12 +280,12 @@ async fn one_connection_too_many_evicts_the_idlest() {
     assert_eq!(timeout(Duration::from_secs(10), idle[0].read(&mut one)).await.unwrap().unwrap(), 0);
     assert!(
         timeout(Duration::from_millis(100), idle[1].read(&mut one)).await.is_err(),
-        "the other one stays"
+        "the other connection was closed as well"
     );
 }
 
 #[tokio::test]
-async fn a_network_with_many_connections_evicts_its_own() {
+async fn evicts_from_network_with_most_connections() {
     let server = Server::start(Some(snapshot(1)), Limits { connections: 3, ..Limits::default() }).await;
     let from = |address: &str| {
         let socket = TcpSocket::new_v4().unwrap();
@@ -302,15 +302,15 @@ async fn a_network_with_many_connections_evicts_its_own() {
     let mut one = [0];
     for (number, stream) in many.iter_mut().enumerate() {
         let lost = timeout(Duration::from_millis(100), stream.read(&mut one)).await.is_ok();
-        assert_eq!(lost, number < 4, "{number}: the last two are left");
+        assert_eq!(lost, number < 4, "connection {number}: only the last two should remain");
     }
-    // Idle for longer than any of them, and still open.
+    // Idle for longer than any of the others, but still open.
     honest.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     assert_eq!(Reply::read(&mut honest).await.status, 200);
 }
 
 #[tokio::test]
-async fn one_connection_too_many_evicts_the_slowest_reader() {
+async fn evicts_slowest_reader() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let mut readers = Vec::new();
@@ -324,12 +324,12 @@ async fn one_connection_too_many_evicts_the_slowest_reader() {
     let mut whole = Vec::new();
     let cut_off = readers[0].read_to_end(&mut whole).await;
     assert_eq!(cut_off.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-    assert!(Reply::read(&mut readers[1]).await.body.len() > 12 << 20, "the other one stays");
+    assert!(Reply::read(&mut readers[1]).await.body.len() > 12 << 20, "the other reader was cut off as well");
 }
 
 #[tokio::test]
-async fn a_response_has_a_time_limit() {
-    /// Less than the ten seconds for a client that reads nothing.
+async fn limits_response_time() {
+    /// Less than the ten-second limit for a client that reads nothing.
     const LONG: Duration = Duration::from_secs(8);
     let limits = Limits { answer: Duration::from_millis(500), ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
@@ -338,7 +338,7 @@ async fn a_response_has_a_time_limit() {
     let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let began = Instant::now();
-    // Never so slow that it reads nothing, but not done in time either.
+    // Always reads something in time, but too slowly to finish in time.
     let mut some = vec![0; 64 << 10];
     while matches!(stream.read(&mut some).await, Ok(read) if read > 0) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -347,9 +347,9 @@ async fn a_response_has_a_time_limit() {
 }
 
 #[tokio::test]
-async fn a_scrape_under_way_finishes_when_the_server_stops() {
+async fn stop_waits_for_running_scrape() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
-    // Far more than socket buffers hold; this client's is small.
+    // Far more than the socket buffers hold, because this client's is small.
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let whole = server.get("/metrics", "").await.body.len();
     assert!(whole > 12 << 20, "{whole} bytes");
@@ -360,15 +360,15 @@ async fn a_scrape_under_way_finishes_when_the_server_stops() {
     stream.readable().await.unwrap();
     server.stop.send(true).unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(TcpStream::connect(server.address).await.is_err(), "no new connection");
-    assert!(!server.serving.is_finished(), "the server waits for the scrape");
+    assert!(TcpStream::connect(server.address).await.is_err(), "a new connection was accepted");
+    assert!(!server.serving.is_finished(), "the server did not wait for the scrape");
     let reply = Reply::read(&mut stream).await;
     assert_eq!((reply.status, reply.body.len()), (200, whole));
-    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server did not stop").unwrap();
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_delays_the_stop_by_the_grace_period_only() {
+async fn unread_response_delays_stop_by_grace_period_only() {
     let limits = Limits { grace: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -376,17 +376,17 @@ async fn a_client_that_reads_nothing_delays_the_stop_by_the_grace_period_only() 
     stream.readable().await.unwrap();
     server.stop.send(true).unwrap();
     let began = Instant::now();
-    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server did not stop").unwrap();
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn an_idle_connection_does_not_delay_the_stop() {
+async fn idle_connection_does_not_delay_stop() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     idle.readable().await.unwrap();
     server.stop.send(true).unwrap();
-    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server did not stop").unwrap();
 }

@@ -1,13 +1,8 @@
-//! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, and `check`.
-//! `clients` and `exemplars` need other programs and are ignored unless `cargo xtask test` runs them.
+//! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, and `check`. `clients` and
+//! `exemplars` need other programs; they are ignored except by `cargo xtask test`.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 mod abuse;
 mod api;

@@ -1,4 +1,4 @@
-//! Properties that hold for every input: negotiation of any header, and the formats of any snapshot.
+//! Properties that hold for any input: negotiation with any header, and the formats of any snapshot.
 
 use std::{
     sync::Arc,
@@ -20,12 +20,12 @@ use biolat_model::{
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection, option, prelude::*, sample::subsequence};
 
-use crate::formats::{assert_json_agrees_with_the_protobuf, assert_texts_agree_with_the_protobuf};
+use crate::formats::{assert_json_agrees_with_protobuf, assert_texts_agree_with_protobuf};
 
 fn histogram() -> impl Strategy<Value = Histogram> {
     let count = 1..1_u64 << 40;
     let buckets = collection::btree_map(-159..=80_i32, count.clone(), 0..6);
-    // serde_json may read the last digit of longer decimals wrong.
+    // With longer decimals serde_json can get the last digit wrong.
     let sum = 0..1_000_000_000_000_000_u64;
     (option::of(count.clone()), buckets, option::of(count), sum).prop_map(
         |(zero, buckets, overflow, sum_ns)| Histogram {
@@ -80,7 +80,7 @@ fn path() -> impl Strategy<Value = MultipathPath> {
     })
 }
 
-/// Mount points may be any text, too.
+/// Mount points can be any text as well.
 fn stack(holders: &[String], name: &str) -> Arc<[Holder]> {
     let holder = |(holder, depth): (&String, u32)| Holder {
         device: holder.clone(),
@@ -92,7 +92,7 @@ fn stack(holders: &[String], name: &str) -> Arc<[Holder]> {
 }
 
 fn device() -> impl Strategy<Value = DeviceView> {
-    // Models and serial numbers are what drives report: any text.
+    // Drives can report any text as model and serial number.
     let texts =
         (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3), option::of(path()));
     (texts, any::<bool>(), any::<[bool; 4]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
@@ -145,7 +145,7 @@ prop_compose! {
             sector,
             bytes,
             status: "ok".into(),
-            // From a nanosecond to longer than the range.
+            // From one nanosecond to beyond the range.
             latencies: latencies.map(|ns| ns.map(|ns| Duration::from_nanos(ns >> (24 + ns % 40)))),
             cpu: bytes % 7,
             workload: None,
@@ -187,7 +187,7 @@ prop_compose! {
     }
 }
 
-/// Parts of headers that parsers know, and arbitrary bytes.
+/// Generates header values from parts that parsers know and arbitrary bytes.
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "application/openmetrics-text",
@@ -215,7 +215,7 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
     collection::vec(part, 0..8).prop_map(|parts| parts.concat())
 }
 
-/// With this value, if it can be one.
+/// Returns the header with this value, or none if the value is not valid.
 fn headers(name: HeaderName, value: &[u8]) -> HeaderMap {
     HeaderValue::from_bytes(value).map(|value| (name, value)).into_iter().collect()
 }
@@ -233,9 +233,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_formats_of_a_snapshot_have_the_same_values(mut snapshot in snapshot()) {
-        assert_texts_agree_with_the_protobuf(&snapshot);
-        // Text of drives that the model would replace when it is read.
+    fn all_formats_have_same_values(mut snapshot in snapshot()) {
+        assert_texts_agree_with_protobuf(&snapshot);
+        // Replace text that deserialization would sanitize.
         for device in snapshot.devices.iter_mut().map(|view| &mut view.device) {
             let path = device.path.iter_mut();
             let path = path.flat_map(|path| [&mut path.of, &mut path.transport, &mut path.address, &mut path.state]);
@@ -243,16 +243,16 @@ proptest! {
             let texts = [&mut device.model, &mut device.serial, &mut device.firmware];
             texts.into_iter().chain(path).chain(holders).for_each(|text| text.retain(|c| c.is_ascii() && !c.is_control()));
         }
-        assert_json_agrees_with_the_protobuf(&snapshot);
+        assert_json_agrees_with_protobuf(&snapshot);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A format other than the default is only chosen if the header names it.
+    /// A format other than the default is chosen only if the header names it.
     #[test]
-    fn a_chosen_format_is_named(value in header()) {
+    fn chooses_only_named_formats(value in header()) {
         let text = String::from_utf8_lossy(&value).to_ascii_lowercase();
         match negotiate::format(&headers(ACCEPT, &value)) {
             Format::Protobuf => prop_assert!(text.contains("application/vnd.google.protobuf")),
@@ -261,9 +261,9 @@ proptest! {
         }
     }
 
-    /// `q=0` excludes a format, whatever else is accepted. The text format is what is left when nothing is accepted.
+    /// `q=0` excludes a format, whatever else is accepted. If nothing is accepted, the text format is used.
     #[test]
-    fn a_weight_of_zero_excludes_a_format(
+    fn zero_weight_excludes_format(
         weights in [0..=1000_u16, 0..=1000_u16, 0..=1000_u16],
         order in Just(vec![0, 1, 2]).prop_shuffle(),
     ) {
@@ -273,19 +273,19 @@ proptest! {
         let at = NAMES.iter().position(|(format, _)| *format == chosen).unwrap();
         let most = *weights.iter().max().unwrap();
         prop_assert!(chosen == Format::Text && most == 0 || weights[at] > 0, "{chosen:?} of {accept}");
-        // Thousandths of a float may be off by one.
+        // Parsing a float can be off by one thousandth.
         prop_assert!(weights[at] + 1 >= most, "{chosen:?} of {accept}");
     }
 
     #[test]
-    fn gzip_is_only_chosen_if_it_is_named(value in header()) {
+    fn chooses_gzip_only_if_named(value in header()) {
         let text = String::from_utf8_lossy(&value).to_ascii_lowercase();
         let chosen = negotiate::gzip(&headers(ACCEPT_ENCODING, &value));
         prop_assert!(!chosen || text.contains("gzip") || text.contains('*'), "{text}");
     }
 
     #[test]
-    fn a_weight_of_zero_excludes_gzip(identity in 0..=1000_u16, first in any::<bool>()) {
+    fn zero_weight_excludes_gzip(identity in 0..=1000_u16, first in any::<bool>()) {
         let identity = format!("identity;q={}", f64::from(identity) / 1000.0);
         for gzip in ["gzip;q=0", "gzip;q=0.0, *", "x-gzip;q=0, br"] {
             let value = if first { format!("{gzip}, {identity}") } else { format!("{identity}, {gzip}") };

@@ -1,4 +1,4 @@
-//! A renewed certificate, and a web config that is written again: no request of a fresh connection fails.
+//! Renewal of a certificate, and rewriting an unchanged web config: no request on a new connection fails.
 
 use std::{
     collections::HashSet,
@@ -30,9 +30,9 @@ use crate::support::{
 };
 
 const CONFIG: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
-/// Some renewals: the files are checked once a second.
+/// Enough for several renewals: the files are checked once a second.
 const TEST_TIME: Duration = Duration::from_secs(5);
-/// Between the handshake and the request, so that renewals fall in between.
+/// Delay between handshake and request, in which renewals can occur.
 const THINK_TIME: Duration = Duration::from_millis(100);
 
 /// A server with a certificate, and a client that trusts it.
@@ -56,7 +56,7 @@ impl Fixture {
     }
 }
 
-/// A new connection, and the certificate that the server has shown.
+/// Opens a connection. Also returns the server's certificate.
 async fn connect(
     address: SocketAddr,
     connector: &TlsConnector,
@@ -69,7 +69,7 @@ async fn connect(
 }
 
 #[tokio::test]
-async fn fresh_connections_are_answered() {
+async fn answers_new_connections_during_renewal() {
     let fixture = Fixture::new("reload").await;
     let ends = Instant::now() + TEST_TIME;
     let mut clients = JoinSet::new();
@@ -87,7 +87,7 @@ async fn fresh_connections_are_answered() {
                 let _ = stream.read_to_end(&mut answer).await;
                 assert!(answer.starts_with(b"HTTP/1.1 200"), "answer {answers}: {}", answer.escape_ascii());
                 let expires = b"\nbiolat_certificate_expiry_timestamp_seconds 4102444800\n";
-                assert!(answer.windows(expires.len()).any(|part| part == expires), "the year 2100");
+                assert!(answer.windows(expires.len()).any(|part| part == expires), "no expiry in 2100");
                 answers += 1;
             }
             (answers, certificates.len())
@@ -105,9 +105,9 @@ async fn fresh_connections_are_answered() {
     assert!(renewals > 5, "{renewals} renewals");
 }
 
-/// The same content, written again: connections stay open, and are answered.
+/// The same content, written again: connections stay open and are served.
 #[tokio::test]
-async fn files_that_are_written_again_change_nothing() {
+async fn rewritten_identical_files_change_nothing() {
     let fixture = Fixture::new("again").await;
     let (mut stream, _) = connect(fixture.server.address, &fixture.connector).await;
     for round in 0..8 {

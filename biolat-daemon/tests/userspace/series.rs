@@ -1,4 +1,4 @@
-//! How much a drive is to store: its series in a real Prometheus, and the bytes of a scrape.
+//! Storage cost of a drive: its series in a real Prometheus, and the bytes of a scrape.
 
 use std::{
     ffi::OsStr,
@@ -22,15 +22,15 @@ use crate::support::{
     snapshots::snapshot,
 };
 
-/// Latencies of a drive under a varied load: six octaves, with a peak.
+/// Latencies of a drive under varied load: six octaves, with a peak.
 fn latencies(seed: u64) -> Histogram {
     let count = |n: u64| seed * 977 + n * (48 - n) * 31 + 1;
     let buckets = (0..48).map(|n| (native_index(8 + 60 + n as usize), count(n))).collect();
     Histogram { zero: seed, buckets, overflow: 0, sum_ns: 123_456_789_012 }
 }
 
-/// Drives that are read and written, on a host that knows all about them: every phase, the audit, I/O in flight, and the CPUs
-/// of the completions. Nothing is slow or fails.
+/// Drives with reads and writes on a host where everything is known: every phase, the audit, I/O in flight, and completions by
+/// CPU. Nothing is slow or fails.
 fn drives(number: usize) -> Snapshot {
     let mut snapshot = snapshot(number);
     for (seed, view) in (1_u64..).zip(&mut snapshot.devices) {
@@ -56,7 +56,7 @@ fn drives(number: usize) -> Snapshot {
     snapshot
 }
 
-/// Reads fail with two statuses, and the probe missed a write.
+/// Adds read errors with two statuses, and a write that the probe missed.
 fn with_faults(mut snapshot: Snapshot) -> Snapshot {
     for view in &mut snapshot.devices {
         view.series[0].errors = [("medium".into(), 500), ("timeout".into(), 3)].into();
@@ -65,9 +65,9 @@ fn with_faults(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-/// Both kinds in protobuf would be the default if they had at most 1.5 times the bytes.
+/// Both kinds would be the default in protobuf if that took at most 1.5 times the bytes.
 #[test]
-fn protobuf_with_both_kinds_is_too_large_for_a_default() {
+fn both_kinds_are_too_large_as_default() {
     let bytes = |number, kinds| {
         let histograms = HistogramFormat { kinds, ..HistogramFormat::default() };
         encode(&drives(number), ServerState::default(), histograms, Format::Protobuf).len() as f64
@@ -86,7 +86,7 @@ const NATIVE_FLAG: &str = "--enable-feature=native-histograms";
 
 #[tokio::test]
 #[ignore = "needs prometheus: cargo xtask test"]
-async fn series_of_a_drive() {
+async fn series_per_drive() {
     const OF_DRIVE: &str = "count({__name__=~\".+\", device=\"nvme0n1\"})";
     const OF_NODE: &str = "count({__name__=~\"(biolat|process)_.+\", device=\"\"})";
     let server = Server::start_with(ServeConfig::default(), Some(drives(1)), Limits::default()).await;
@@ -99,7 +99,7 @@ async fn series_of_a_drive() {
     ];
     let classic =
         [start("classic", &new_program(), "", &[]), start("classic-old", "prometheus".as_ref(), "", &[])];
-    // In docs/queries.md, too. The targets are 20 and 130.
+    // Also in docs/queries.md. The targets are 20 and 130.
     let native = native.iter().map(|prometheus| (prometheus, 20.0, 16.0));
     let classic = classic.iter().map(|prometheus| (prometheus, 124.0, 29.0));
     for (prometheus, of_drive, of_node) in native.chain(classic) {
@@ -108,11 +108,11 @@ async fn series_of_a_drive() {
     }
 }
 
-/// What alerts count is there from the start, so that Prometheus sees the first increase without any flag. A detail appears
-/// with its first count. Prometheus sees that by the start, with a flag, if the start is less than an hour ago.
+/// Counters used by alerts exist from the start, so Prometheus sees the first increase without any flag. A detail appears with
+/// its first count. With a flag, Prometheus sees that increase from the start timestamp, if it is less than an hour old.
 #[tokio::test]
 #[ignore = "needs prometheus: cargo xtask test"]
-async fn no_first_increase_is_lost() {
+async fn keeps_first_increase() {
     let mut before = drives(2);
     for (view, seconds) in before.devices.iter_mut().zip([10, 2 * 3600]) {
         view.since = SystemTime::now() - Duration::from_secs(seconds);
@@ -150,10 +150,10 @@ async fn no_first_increase_is_lost() {
     assert_eq!(old.query(&details).await, None);
 }
 
-/// A histogram that gets more buckets than storages allow goes on at a coarser schema, which is no reset.
+/// A histogram with more buckets than storages allow continues at a coarser schema, which is not a reset.
 #[tokio::test]
 #[ignore = "needs prometheus: cargo xtask test"]
-async fn a_coarser_schema_is_no_reset() {
+async fn coarser_schema_is_no_reset() {
     let mut snapshot = drives(1);
     let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
     let start = |name: &str, program: &OsStr, options: &str, flags: &[&str]| {
@@ -171,7 +171,7 @@ async fn a_coarser_schema_is_no_reset() {
     server.snapshots.send_replace(Some(snapshot.into()));
     for prometheus in &prometheus {
         prometheus.expect(&format!("histogram_count({reads})"), (before.count() + 240) as f64).await;
-        // Without a reset it is extrapolated from 240 to the whole minute at most.
+        // Without a reset, 240 is extrapolated to at most the whole minute.
         let grown = prometheus.query(&format!("histogram_count(increase({reads}[1m]))")).await.unwrap();
         assert!((240.0..before.count() as f64).contains(&grown), "{grown}");
     }

@@ -3,8 +3,7 @@
 use std::thread;
 
 use super::{
-    LOAD, Reader, Refusals, Unthrottled, attach_understudy, compare, interrupt_often,
-    is_lost_above_a_thousandth,
+    LOAD, Reader, Refusals, Unthrottled, attach_understudy, compare, exceeds_loss_limit, interrupt_often,
 };
 use crate::support::{
     daemon::Daemon,
@@ -21,7 +20,7 @@ fn nvme_over_tcp_on_busy_cpus() {
     let paths = device.paths.each_ref().map(String::as_str);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
     let refusals = Refusals::of(&daemon);
-    // What was refused before is lost, also commands without a disk, which the disk statistics do not have.
+    // Earlier refusals are lost, including commands without a disk, which the disk statistics do not contain.
     attach_understudy(&daemon);
     let refused_before = refusals.read();
     let before = paths.map(|path| settled(&daemon, path));
@@ -46,10 +45,10 @@ fn nvme_over_tcp_on_busy_cpus() {
     let refused = refusals.read() - refused_before;
     println!("{refused} refused of {}, {growth:?}", growth.completions);
     assert!(growth.completions > 500, "the load is too light: {growth:?}");
-    assert!(!is_lost_above_a_thousandth(growth.lost, growth.completions), "{growth:?}");
+    assert!(!exceeds_loss_limit(growth.lost, growth.completions), "{growth:?}");
 }
 
-/// Uses as much of a CPU as it gets.
+/// Uses as much CPU time as it gets.
 fn compute(stop: &StopFlag) {
     while !stop.is_set() {
         std::hint::spin_loop();

@@ -1,5 +1,5 @@
-//! A device that goes while a run of the probe for it is preempted. Its slots are not used again before the run has ended: otherwise
-//! what it counts would appear in another device's series.
+//! A device disappears while a run of the probe for it is preempted. Its slots are not reused before that run has ended;
+//! otherwise its counts would appear in another device's series.
 
 use std::{
     fs,
@@ -25,10 +25,10 @@ use crate::support::{
 
 /// Devices whose discards take the free slots.
 const OTHERS: usize = 24;
-/// Rounds after which each slot that was free has been used.
+/// Number of rounds after which every free slot has been used.
 const ROUNDS_OF_SLOTS: usize = 3;
 
-/// A `/sys` whose block devices come and go.
+/// A synthetic `/sys` whose block devices come and go.
 struct Sysfs(Folder);
 
 impl Sysfs {
@@ -52,7 +52,7 @@ impl Sysfs {
     }
 }
 
-/// The daemon scans the devices after a uevent.
+/// Sends a uevent, after which the daemon scans the devices.
 fn announce(device: &NullBlk) {
     block::set_attribute(&device.name, "uevent", "change");
 }
@@ -64,14 +64,14 @@ fn count_removals(daemon: &Daemon, device: &NullBlk) -> usize {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_device_goes_while_the_probe_is_held() {
+fn device_removed_during_preempted_run() {
     if !preempts_programs() {
-        return kernel::skip("before 7.0 no task is preempted in the probe");
+        return kernel::skip("before 7.0 the kernel does not preempt the probe");
     }
     let rounds = std::env::var("BIOLAT_TEST_REMOVALS").map_or(20, |rounds| rounds.parse().unwrap());
     set_preemption("full");
     let _unthrottled = Unthrottled::without_fair_server();
-    // All but the reader and what interrupts it is to go on.
+    // Everything except the reader and the task that interrupts it must be able to continue.
     pin_to_cpu(1 - CPU);
     let (victim, canary) = (in_task(), in_task());
     let settings = [("irqmode", "0"), ("submit_queues", "2"), ("size", "16")];
@@ -98,8 +98,8 @@ fn a_device_goes_while_the_probe_is_held() {
         let remove = || {
             sysfs.remove(&victim.name);
             announce(&canary);
-            wait_for("its end", || count_removals(&daemon, &victim) > removals);
-            // Longer than any time that the daemon could take for enough.
+            wait_for("the removal", || count_removals(&daemon, &victim) > removals);
+            // Longer than any wait that the daemon could mistake for sufficient.
             thread::sleep(Duration::from_millis(200));
             discard();
         };
@@ -124,11 +124,11 @@ fn a_device_goes_while_the_probe_is_held() {
             !others.iter().any(|device| figures.has_device(&device.name))
         });
     }
-    println!("{rounds} devices went while a run of the probe for them was preempted, {wrong:#?}");
-    assert!(wrong.is_empty(), "reads, writes and discards of devices with one discard each");
+    println!("{rounds} devices disappeared during a preempted run of the probe for them: {wrong:#?}");
+    assert!(wrong.is_empty(), "wrong reads, writes and discards of devices with one discard each");
 }
 
-/// Stops a run of the probe for the victim while this is done.
+/// Holds up a run of the probe for the victim while `meanwhile` runs.
 fn hold_probe(victim: &NullBlk, canary: &NullBlk, refusals: &Refusals, meanwhile: impl FnOnce()) {
     let stop = StopFlag::default();
     let (held, released) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -150,12 +150,12 @@ fn hold_probe(victim: &NullBlk, canary: &NullBlk, refusals: &Refusals, meanwhile
         assert!(held.load(Ordering::Acquire), "no run of the probe was preempted");
         let _released = Released(&released);
         meanwhile();
-        // The run's count is the last one.
+        // The held run counts last.
         drop(stopper);
     });
 }
 
-/// Lets the run go on, even if the test panics.
+/// Lets the held run continue, even if the test panics.
 struct Released<'a>(&'a AtomicBool);
 
 impl Drop for Released<'_> {

@@ -1,5 +1,5 @@
-//! Keeps every CPU from idling, with threads of the scheduling class SCHED_IDLE. When a completion interrupt wakes an idle
-//! CPU, the kernel sometimes does not run the BPF program; this prevents such missed completions.
+//! Keeps every CPU from idling, with threads in the SCHED_IDLE class. When a completion interrupt wakes an idle CPU, the kernel
+//! sometimes does not run the BPF program; this avoids such missed completions.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use std::{
 
 use super::load::pin_to_cpu;
 
-/// Keeps the CPUs awake until it is dropped.
+/// Keeps the CPUs awake until dropped.
 pub(crate) struct Awake {
     stop: Arc<AtomicBool>,
     spinners: Vec<JoinHandle<()>>,
@@ -29,7 +29,7 @@ impl Awake {
                 become_idle_class();
                 while !stop.load(Ordering::Relaxed) {
                     (0..100).for_each(|_| std::hint::spin_loop());
-                    // To others of this class, such as builds beside the tests: they keep the CPU awake as well.
+                    // Yields to other threads of this class, such as builds in parallel; they keep the CPU awake as well.
                     thread::yield_now();
                 }
             })

@@ -14,7 +14,7 @@ use super::{
     daemon::{biolat, wait_for},
 };
 
-/// A command without an end, which Ctrl-C ends.
+/// A command that runs until Ctrl-C.
 pub(crate) struct Biolat {
     child: Child,
     output: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Biolat {
 }
 
 impl Biolat {
-    /// Starts it and waits until it measures.
+    /// Starts the command and waits until it measures.
     pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = Folder::new(name, true);
         let (output, messages) = (folder.0.join("output"), folder.0.join("messages"));
@@ -42,7 +42,7 @@ impl Biolat {
         running
     }
 
-    /// Ends it with Ctrl-C; returns its output.
+    /// Stops it with Ctrl-C and returns its output.
     pub(crate) fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let began = Instant::now();

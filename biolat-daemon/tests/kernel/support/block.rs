@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An attribute of a device in sysfs; empty if there is none.
+/// Returns an attribute of a device in sysfs, or an empty string if there is none.
 pub(crate) fn attribute(device: &str, name: &str) -> String {
     fs::read_to_string(folder(device).join(name)).unwrap_or_default().trim().to_owned()
 }
@@ -21,7 +21,7 @@ pub(crate) fn number(device: &str, name: &str) -> u64 {
     hexadecimal.unwrap_or_else(|| value.parse().unwrap_or_else(|_| panic!("{device} {name}: {value}")))
 }
 
-/// Names of the devices whose attribute has this value, sorted.
+/// Returns the names of the devices with this attribute value, sorted.
 pub(crate) fn devices_with(attribute_name: &str, value: &str) -> Vec<String> {
     let entries = fs::read_dir("/sys/block").unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -30,10 +30,10 @@ pub(crate) fn devices_with(attribute_name: &str, value: &str) -> Vec<String> {
     names
 }
 
-/// The only device whose attribute has this value.
+/// Returns the only device with this attribute value.
 pub(crate) fn device_with(attribute_name: &str, value: &str) -> String {
     let names = devices_with(attribute_name, value);
-    assert_eq!(names.len(), 1, "devices whose {attribute_name} is {value}: {names:?}");
+    assert_eq!(names.len(), 1, "devices with {attribute_name} = {value}: {names:?}");
     names[0].clone()
 }
 

@@ -1,4 +1,4 @@
-//! The probe's programs and maps in the kernel, as bpftool lists them.
+//! The probe's programs and maps in the kernel, as listed by bpftool.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
 
@@ -24,17 +24,17 @@ fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
     named.map(|object| object["id"].as_u64().unwrap()).collect()
 }
 
-/// How often the kernel has refused to run the program that counts requeues, the only one of a daemon.
+/// Returns how often the kernel refused to run the program that counts requeues. Only one daemon may be running.
 pub(crate) fn refused_requeues(pid: u32) -> u64 {
     let id = ids("prog", &["block_rq_requeue"]).into_iter().next().unwrap();
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    // The program's link has the same id and no count.
+    // The program's link has the same id but no count.
     let mut ours = paths.filter(|path| field(path, "prog_id:") == Some(id));
     ours.find_map(|path| field(&path, "recursion_misses:")).unwrap_or_default()
 }
 
-/// How many series of a device are in the probe's table.
+/// Returns the number of a device's series in the probe's table.
 pub(crate) fn series_in_table(device: &str) -> usize {
     let id = if kernel::has_disk_sequences() {
         block::number(device, "diskseq")
@@ -52,13 +52,13 @@ pub(crate) fn series_in_table(device: &str) -> usize {
     dump.as_array().unwrap().iter().filter(|cell| key(cell).device() == id).count()
 }
 
-/// The program that looks at requests in flight, and what the kernel counts of it.
+/// The program that surveys I/Os in flight, and the kernel's statistics about it.
 pub(crate) struct InflightProgram {
-    /// The process' description of its file descriptor.
+    /// The fdinfo file of the program's descriptor.
     fdinfo: PathBuf,
 }
 
-/// How often a program has run, and for how long.
+/// Number and total duration of a program's runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runs {
     pub(crate) count: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Runs {
 }
 
 impl InflightProgram {
-    /// That of a daemon, the only one that runs.
+    /// Finds the program of a daemon, which must be the only one running.
     pub(crate) fn of(pid: u32) -> Self {
         let id = ids("prog", &["inflight"]).into_iter().next().unwrap();
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
@@ -81,13 +81,13 @@ impl InflightProgram {
     }
 }
 
-/// A number in the description of a file descriptor.
+/// Returns a number from an fdinfo file.
 fn field(fdinfo: &PathBuf, name: &str) -> Option<u64> {
     let text = fs::read_to_string(fdinfo).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// Makes the kernel count the runs of all programs until it is dropped.
+/// Makes the kernel count the runs of all programs until dropped.
 pub(crate) struct RunStatistics(());
 
 const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";

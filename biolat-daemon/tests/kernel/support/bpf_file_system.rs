@@ -1,4 +1,4 @@
-//! A BPF file system for a test, in which daemons keep their probes.
+//! A temporary BPF file system in which daemons pin their probes.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{Folder, run};
 
-/// Unmounted when it is dropped.
+/// A mounted BPF file system, unmounted on drop.
 pub(crate) struct BpfFileSystem(Folder);
 
 impl BpfFileSystem {
@@ -25,13 +25,13 @@ impl BpfFileSystem {
         self.folders().count()
     }
 
-    /// Of each probe.
+    /// Returns the folder of each probe.
     fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        // The kernel has files of its own there.
+        // The kernel has its own files there.
         names(self.path()).filter(|name| name.starts_with("biolat-probe-")).map(|name| self.path().join(name))
     }
 
-    /// That of the only probe.
+    /// Returns the folder of the only probe.
     pub(crate) fn probe(&self) -> PathBuf {
         let folders: Vec<_> = self.folders().collect();
         assert_eq!(folders.len(), 1, "{folders:?}");

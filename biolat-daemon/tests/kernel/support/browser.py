@@ -1,6 +1,6 @@
-"""Drives Chromium: reads commands from standard input and writes results to standard output, one JSON object a line.
+"""Drives Chromium: reads commands from standard input and writes results to standard output, one JSON object per line.
 
-Records the page's faults: errors in the console, violations of its content security policy, and requests to other origins.
+Records faults of the page: console errors, violations of its content security policy and requests to other origins.
 """
 
 import json
@@ -22,7 +22,7 @@ class Browser:
         self.recorded = []
 
     def open(self, url, width=1400, height=900, scheme="dark", script=True, sharpness=1):
-        """Opens a page in a new browser context, without the last one's state."""
+        """Opens a page in a new browser context, without any earlier state."""
         if self.page:
             self.page.context.close()
         size = {"width": width, "height": height}
@@ -59,7 +59,7 @@ class Browser:
         self.page.click(selector)
 
     def answer(self, path, status, text=""):
-        """Requests for a path get this response; with status 0, the server's again."""
+        """Overrides the response for a path; status 0 restores the server's own response."""
         self.page.unroute_all()
         if status:
             self.page.route(
@@ -71,7 +71,7 @@ class Browser:
         self.page.mouse.move(left, top)
 
     def drag(self, points):
-        """Presses the mouse button at the first point and releases it at the last; a single point is a click."""
+        """Presses the mouse button at the first point and releases it at the last one; a single point is a click."""
         self.page.mouse.move(*points[0])
         self.page.mouse.down()
         for point in points[1:]:
@@ -88,7 +88,7 @@ class Browser:
         self.page.screenshot(path=path, full_page=whole)
 
     def faults(self):
-        """The faults since the page was opened or since the last call."""
+        """Returns the faults since the page was opened or since the last call."""
         recorded, self.recorded = self.recorded, []
         return recorded + self.page.evaluate("window.violations.splice(0)")
 

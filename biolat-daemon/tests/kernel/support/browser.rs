@@ -1,5 +1,5 @@
-//! Chromium, driven through `browser.py` by Playwright for Python: it waits for the page after each action, sends real key
-//! events, and uses Debian's browser, so that none is downloaded.
+//! Chromium, driven through `browser.py` by Playwright for Python, which waits for the page after each action, sends real key
+//! events, and uses Debian's browser instead of downloading one.
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
@@ -9,7 +9,7 @@ use std::{
 use biolat_testing::wait_for;
 use serde_json::{Value, json};
 
-/// A browser with one window; closed when it is dropped.
+/// A browser with one window, closed on drop.
 pub(crate) struct Browser {
     child: Child,
     commands: Option<ChildStdin>,
@@ -31,13 +31,13 @@ impl Browser {
     /// Executes a command of `browser.py` and returns its result.
     fn execute(&mut self, command: &Value) -> Value {
         writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
-        let line = self.results.next().expect("browser.py has ended").unwrap();
+        let line = self.results.next().expect("browser.py exited").unwrap();
         let mut result: Value = serde_json::from_str(&line).unwrap();
         assert!(result.get("error").is_none(), "{command}: {}", result["error"]);
         result["done"].take()
     }
 
-    /// Opens a page in a window with these options; returns the response headers.
+    /// Opens a page in a window with these options. Returns the response headers.
     pub(crate) fn open(&mut self, url: &str, options: &Value) -> Value {
         let mut command = json!({"do": "open", "url": url});
         command.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
@@ -69,7 +69,7 @@ impl Browser {
         self.execute(&json!({"do": "select", "selector": selector, "label": label}));
     }
 
-    /// Requests for a path get this response; with status 0, the server's again.
+    /// Overrides the response for a path; status 0 restores the server's own response.
     pub(crate) fn answer(&mut self, path: &str, status: u16, text: &str) {
         self.execute(&json!({"do": "answer", "path": path, "status": status, "text": text}));
     }
@@ -78,7 +78,7 @@ impl Browser {
         self.execute(&json!({"do": "hover", "left": left, "top": top}));
     }
 
-    /// Presses the mouse button at the first point and releases it at the last; a single point is a click.
+    /// Presses the mouse button at the first point and releases it at the last one; a single point is a click.
     pub(crate) fn drag(&mut self, points: &[[f64; 2]]) {
         self.execute(&json!({"do": "drag", "points": points}));
     }
@@ -87,7 +87,7 @@ impl Browser {
         self.execute(&json!({"do": "back"}));
     }
 
-    /// The page's faults since it was opened or since the last call.
+    /// Returns the page's faults since it was opened or since the last call.
     pub(crate) fn faults(&mut self) -> Vec<String> {
         serde_json::from_value(self.execute(&json!({"do": "faults"}))).unwrap()
     }
@@ -95,7 +95,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // At the end of its input `browser.py` ends, and the browser with it.
+        // `browser.py` closes the browser and exits at the end of its input.
         drop(self.commands.take());
         let _ = self.child.wait();
     }

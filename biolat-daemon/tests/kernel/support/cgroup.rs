@@ -1,4 +1,4 @@
-//! Cgroups whose I/O the kernel charges: of the blkio hierarchy of version 1, or of version 2 with the io controller.
+//! Cgroups whose I/O the kernel charges: in the version 1 blkio hierarchy, or in version 2 with the io controller.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{Folder, run};
 
-/// The hierarchy that I/O is charged in. If it was mounted for a test, it is unmounted when this is dropped.
+/// The hierarchy in which I/O is charged. If it was mounted for a test, it is unmounted on drop.
 pub(crate) struct Hierarchy {
     root: PathBuf,
     mounted: Option<Folder>,
@@ -34,14 +34,14 @@ impl Hierarchy {
         Self { root, mounted, version: 2 }
     }
 
-    /// A new cgroup with this path, whose parent exists.
+    /// Creates a cgroup with this path; its parent must exist.
     pub(crate) fn create(&self, path: &str) -> Cgroup {
         let folder = self.root.join(path.trim_start_matches('/'));
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         Cgroup { folder, path: path.to_owned() }
     }
 
-    /// Lets the children of a cgroup be charged.
+    /// Lets a cgroup's children be charged.
     pub(crate) fn delegate(&self, parent: &Cgroup) {
         if self.version == 2 {
             fs::write(parent.folder.join("cgroup.subtree_control"), "+io").unwrap();
@@ -57,21 +57,21 @@ impl Drop for Hierarchy {
     }
 }
 
-/// A cgroup, removed when it is dropped.
+/// A cgroup, removed on drop.
 pub(crate) struct Cgroup {
     folder: PathBuf,
-    /// Its path from the root of the hierarchy.
+    /// Path from the root of the hierarchy.
     pub(crate) path: String,
 }
 
 impl Cgroup {
-    /// Starts a shell command in it.
+    /// Starts a shell command in the cgroup.
     pub(crate) fn spawn(&self, command: &str) -> Child {
         let enter = format!("echo $$ > {}/cgroup.procs && {command}", self.folder.display());
         Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Changes its name. Its parent stays.
+    /// Renames it within its parent.
     pub(crate) fn rename(&mut self, path: &str) -> std::io::Result<()> {
         let folder = self.folder.with_file_name(path.rsplit('/').next().unwrap());
         fs::rename(&self.folder, &folder)?;
@@ -79,7 +79,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Runs a shell command in it that must succeed.
+    /// Runs a shell command in the cgroup and asserts that it succeeds.
     pub(crate) fn run(&self, command: &str) {
         let output = self.spawn(command).wait_with_output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));

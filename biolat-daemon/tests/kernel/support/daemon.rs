@@ -1,4 +1,4 @@
-//! A daemon as a user starts it.
+//! A daemon, started like a user starts it.
 
 use std::{
     ffi::OsString,
@@ -16,24 +16,24 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{figures::Figures, http};
 
-/// A running daemon; killed when it is dropped.
+/// A running daemon, killed on drop.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// Path of the daemon: `BIOLAT_TEST_DAEMON` on a machine that did not build it.
+/// Returns the path of the daemon: `BIOLAT_TEST_DAEMON` on a machine that did not build it.
 pub(crate) fn program() -> OsString {
     std::env::var_os("BIOLAT_TEST_DAEMON").unwrap_or_else(|| env!("CARGO_BIN_EXE_biolat-daemon").into())
 }
 
-/// Path of the terminal tool, which lies beside the daemon.
+/// Returns the path of the terminal tool, which is next to the daemon.
 pub(crate) fn biolat() -> OsString {
     PathBuf::from(program()).with_file_name("biolat").into()
 }
 
-/// The daemon's command, on any free port.
+/// Returns the daemon's command, listening on any free port.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(["--listen", "127.0.0.1:0"]).args(arguments);
@@ -41,12 +41,12 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 impl Daemon {
-    /// A daemon for the devices that match, with a short interval.
+    /// Starts a daemon for the matching devices, with a short interval.
     pub(crate) fn of(devices: &str) -> Self {
         Self::start(&["--interval", "200ms", "--device", devices])
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts a daemon and waits until it is ready.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_command(&mut command(arguments))
     }
@@ -56,7 +56,7 @@ impl Daemon {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut seen = Vec::new();
         let address = loop {
-            let Some(Ok(line)) = lines.next() else { panic!("the daemon ended: {seen:?}") };
+            let Some(Ok(line)) = lines.next() else { panic!("the daemon exited: {seen:?}") };
             let address = line.split_once("serving on http://").and_then(|(_, rest)| {
                 rest.split_once("/metrics").and_then(|(address, _)| address.parse().ok())
             });
@@ -87,7 +87,7 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// Metrics that were read from the kernel after this call: those of the second collection that ends from now on.
+    /// Returns metrics that were read from the kernel after this call: those of the second collection to end from now.
     pub(crate) fn fresh(&self) -> Figures {
         let mut figures = Figures::scrape(self.address);
         for _ in 0..2 {
@@ -100,7 +100,7 @@ impl Daemon {
         figures
     }
 
-    /// Sends SIGTERM, as a service manager does; returns the exit status and the time that it took.
+    /// Sends SIGTERM like a service manager. Returns the exit status and the time until the exit.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();

@@ -1,4 +1,4 @@
-//! A server with the history of a day made by hand: eight drives, a stall, errors, a gap and a restart at known times.
+//! A server with the synthetic history of a day: eight drives, with a stall, errors, a gap and a restart at known times.
 
 use std::{
     collections::BTreeMap,
@@ -24,34 +24,34 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 
 pub(crate) const DRIVES: usize = 8;
 const HOUR: u64 = 3600;
-/// How long the machine has been up when the first collection is.
+/// Uptime of the machine at the first collection.
 const BOOT: u64 = 24 * HOUR;
-/// How long before the end things happened, in seconds.
+/// Times of the incidents, in seconds before the end.
 pub(crate) const STALL: u64 = 9 * HOUR;
 pub(crate) const ERRORS: u64 = 5 * HOUR;
 pub(crate) const RESTART: u64 = 12 * HOUR;
-/// The wall clock was set forward by half an hour: nothing has a time in it.
+/// The wall clock was set forward by half an hour, so nothing has a time in this gap.
 pub(crate) const GAP: u64 = 15 * HOUR;
 pub(crate) const GAP_LENGTH: u64 = HOUR / 2;
 
-/// The drive, the number and the latency of the reads that stalled.
+/// Drive, number and latency of the reads that stalled.
 pub(crate) const STALLED: (usize, u64, f64) = (3, 3, 4.0);
 pub(crate) const FAILED_WRITES: u64 = 12;
 
-/// Who reads and who writes, in the order of the ops.
+/// The readers and the writers, in the order of the ops.
 pub(crate) const WORKLOADS: [&str; 2] =
     ["/system.slice/<b>postgresql</b>.service", "/system.slice/backup.service"];
 
-/// A drive that is removed so long before the end.
+/// A drive that is removed this long before the end.
 pub(crate) const REMOVED: usize = 6;
 pub(crate) const REMOVAL: u64 = HOUR;
 
 /// A server with a history.
 pub(crate) struct DayServer {
     pub(crate) address: SocketAddr,
-    /// When the last collection was, in seconds since the epoch.
+    /// Time of the last collection, in seconds since the epoch.
     pub(crate) ended: u64,
-    /// I/Os so far at the time of each collection; if the clock was set back, at the later one of that time.
+    /// Cumulative I/Os by collection time; if the clock was set back, at the later collection with that time.
     ios: BTreeMap<u64, u64>,
     pub(crate) all_ios: u64,
     stop: watch::Sender<bool>,
@@ -59,29 +59,29 @@ pub(crate) struct DayServer {
 }
 
 impl DayServer {
-    /// That has collected for this long.
+    /// Starts a server that has collected for this long.
     pub(crate) fn start(hours: u64) -> Self {
         let mut day = Day::new(hours);
-        day.whole();
+        day.collect_all();
         Self::serve(day, ANY, true)
     }
 
-    /// That has counted sizes and workloads for a day, and keeps so many bytes of history at most.
-    pub(crate) fn broken_down(bytes: usize) -> Self {
-        let mut day = Day { is_broken_down: true, ..Day::keeping(26, bytes) };
-        day.whole();
+    /// Starts a server that has counted sizes and workloads for a day, and keeps at most this much history.
+    pub(crate) fn with_breakdowns(bytes: usize) -> Self {
+        let mut day = Day { has_breakdowns: true, ..Day::keeping(26, bytes) };
+        day.collect_all();
         Self::serve(day, ANY, true)
     }
 
-    /// With `--history off`.
+    /// Starts a server with `--history off`.
     pub(crate) fn without_history() -> Self {
         let mut day = Day::new(1);
         day.collect(5);
         Self::serve(day, ANY, false)
     }
 
-    /// That has collected for half an hour when the clock was set back by twenty minutes, and for another half hour. Returns
-    /// the time when it was set, too.
+    /// Starts a server whose clock was set back by twenty minutes after half an hour of collections, followed by another half
+    /// hour. Also returns the time at which it was set.
     pub(crate) fn with_clock_set_back() -> (Self, u64) {
         let mut day = Day::new(1);
         day.now += 20 * 60;
@@ -96,7 +96,7 @@ impl DayServer {
         (Self::serve(day, ANY, true), set)
     }
 
-    /// Another daemon at the same address, which has collected for ten minutes.
+    /// Starts another daemon at the same address, which has collected for ten minutes.
     pub(crate) fn restart(self) -> Self {
         self.stop.send_replace(true);
         self.thread.join().unwrap();
@@ -104,11 +104,11 @@ impl DayServer {
         day.now -= 600;
         day.snapshot = empty(day.now);
         day.ios = BTreeMap::from([(day.now, 0)]);
-        day.whole();
+        day.collect_all();
         Self::serve(day, self.address, true)
     }
 
-    /// I/Os between two collections.
+    /// Returns the I/Os between two collections.
     pub(crate) fn ios(&self, from: u64, to: u64) -> u64 {
         self.ios[&to] - self.ios[&from]
     }
@@ -154,11 +154,11 @@ struct Day {
     ios: BTreeMap<u64, u64>,
     all_ios: u64,
     /// Whether sizes and workloads are counted.
-    is_broken_down: bool,
+    has_breakdowns: bool,
 }
 
 impl Day {
-    /// So many hours ago.
+    /// Starts this many hours ago.
     fn new(hours: u64) -> Self {
         Self::keeping(hours, MEMORY)
     }
@@ -180,12 +180,12 @@ impl Day {
             end,
             ios,
             all_ios: 0,
-            is_broken_down: false,
+            has_breakdowns: false,
         }
     }
 
-    /// What is kept does not depend on how often older hours were collected.
-    fn whole(&mut self) {
+    /// The retained history does not depend on how often older hours were collected.
+    fn collect_all(&mut self) {
         for (until, interval) in [(2 * HOUR, 60), (600, 10), (0, 5)] {
             while self.now < self.end - until {
                 self.collect(interval);
@@ -223,7 +223,7 @@ impl Day {
         if fails {
             self.snapshot.devices[5].series[1].errors = [("ioerr".into(), FAILED_WRITES)].into();
         }
-        if self.is_broken_down {
+        if self.has_breakdowns {
             self.snapshot.devices.iter_mut().flat_map(|view| &mut view.series).for_each(count_sizes);
             self.snapshot.workloads = Some(workloads(&self.snapshot));
         }
@@ -255,7 +255,8 @@ impl Day {
     }
 }
 
-/// Some thousand I/Os a second, in a bell of about 80 buckets with a long tail, slower at times. Returns how many.
+/// Adds a few thousand I/Os per second, with a bell-shaped distribution over about 80 buckets and a long tail; slower at times.
+/// Returns their number.
 fn add_ios(series: &mut SeriesView, seconds: u64, drive: usize, op: usize, number: u64) -> u64 {
     let hour = number as f64 / 180.0 + drive as f64;
     let rate = 2000.0 * (1.2 + hour.sin()) / (1.0 + op as f64);
@@ -281,7 +282,7 @@ fn add_ios(series: &mut SeriesView, seconds: u64, drive: usize, op: usize, numbe
     ios
 }
 
-/// All requests have 16 KiB.
+/// All requests are 16 KiB.
 fn count_sizes(series: &mut SeriesView) {
     let [.., device, _] = &series.histograms;
     let requests = SizeHistogram { buckets: vec![(14, device.count())], ..SizeHistogram::default() };
@@ -289,7 +290,7 @@ fn count_sizes(series: &mut SeriesView) {
     series.sizes = Some(SizesView { requests, bands: vec![band] });
 }
 
-/// The same latencies with two buckets an octave.
+/// Returns the same latencies with two buckets per octave.
 fn coarse(latencies: &Histogram) -> BandHistogram {
     let mut buckets = BTreeMap::new();
     for (index, count) in &latencies.buckets {
@@ -298,7 +299,7 @@ fn coarse(latencies: &Histogram) -> BandHistogram {
     Histogram { buckets: buckets.into_iter().collect(), ..latencies.clone() }.into()
 }
 
-/// One has done all reads, the other all writes.
+/// One workload did all reads, the other all writes.
 fn workloads(snapshot: &Snapshot) -> Vec<WorkloadView> {
     let of_op = |number: usize| {
         let usage = |view: &DeviceView| {

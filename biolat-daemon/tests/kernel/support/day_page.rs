@@ -1,4 +1,4 @@
-//! The page of a server with the history of a day, in a browser.
+//! The page of a server with a day of history, in a browser.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     day::{DayServer, WORKLOADS},
 };
 
-/// Opens the page, and waits for the strip of the day.
+/// Opens the page and waits for the day's strip.
 pub(crate) fn open(day: &DayServer, fragment: &str, options: &Value) -> Browser {
     let mut browser = Browser::start();
     browser.open(&format!("http://{}/{fragment}", day.address), options);
@@ -15,12 +15,12 @@ pub(crate) fn open(day: &DayServer, fragment: &str, options: &Value) -> Browser 
     browser
 }
 
-/// Waits for the range that was asked for.
+/// Waits for the requested range.
 pub(crate) fn loaded(browser: &mut Browser) {
     browser.wait_for("biolat.state.range && !biolat.state.loading && biolat.state.drawn > 0");
 }
 
-/// Left, top, width and height of an element.
+/// Returns left, top, width and height of an element.
 pub(crate) fn place(browser: &mut Browser, id: &str) -> [f64; 4] {
     let place = browser.evaluate(&format!(
         "(() => {{ const box = document.getElementById('{id}').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]; }})()"
@@ -28,8 +28,8 @@ pub(crate) fn place(browser: &mut Browser, id: &str) -> [f64; 4] {
     serde_json::from_value(place).unwrap()
 }
 
-/// The counts of a range are those of the counters between its first and its last collection.
-pub(crate) fn is_exact(browser: &mut Browser, day: &DayServer) {
+/// Asserts that the counts of the range match the growth of the counters between its first and its last collection.
+pub(crate) fn assert_range_is_exact(browser: &mut Browser, day: &DayServer) {
     loaded(browser);
     let ends = browser.evaluate(
         "[Math.round(biolat.state.columns[0].from), Math.round(biolat.state.columns.at(-1).to), biolat.state.count]",
@@ -38,9 +38,9 @@ pub(crate) fn is_exact(browser: &mut Browser, day: &DayServer) {
     assert_eq!(count, day.ios(from, to), "{from} to {to}");
 }
 
-/// The I/Os of both workloads, and those of all sizes, are all I/Os of the range.
-pub(crate) fn who_and_sizes(browser: &mut Browser, day: &DayServer) {
-    is_exact(browser, day);
+/// Asserts that the I/Os of both workloads, and those of all sizes, add up to all I/Os of the range.
+pub(crate) fn assert_workloads_and_sizes_add_up(browser: &mut Browser, day: &DayServer) {
+    assert_range_is_exact(browser, day);
     let all = browser.evaluate("biolat.state.count").as_u64().unwrap();
     let mut counts = [0; 2];
     for (count, workload) in counts.iter_mut().zip(WORKLOADS) {

@@ -27,7 +27,7 @@ pub(crate) const FLUSH: Fields = Fields { name: "flush", completions: 15, sector
 
 pub(crate) const GROUPS: [Fields; 4] = [READ, WRITE, DISCARD, FLUSH];
 
-/// The running kernel's ops, and the name of the group that it accounts each of them in.
+/// The running kernel's ops, each with the name of the group in which the kernel accounts it.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
 static OPS: LazyLock<Vec<(String, &str)>> = LazyLock::new(|| {
@@ -56,7 +56,7 @@ fn is_passthrough(op: &str) -> bool {
 }
 
 impl Fields {
-    /// The ops that the running kernel accounts in this group.
+    /// Returns the ops that the running kernel accounts in this group.
     pub(crate) fn ops(self) -> impl Iterator<Item = &'static str> {
         OPS.iter().filter(move |(_, group)| *group == self.name).map(|(op, _)| op.as_str())
     }
@@ -76,7 +76,7 @@ impl Stat {
         self.0[group.completions]
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.0[8]
     }
@@ -89,12 +89,12 @@ impl Stat {
         self.0[group.milliseconds] as f64 / 1e3
     }
 
-    /// I/Os that were merged into other requests.
+    /// Returns the number of I/Os merged into other requests.
     pub(crate) fn merged(&self, group: Fields) -> u64 {
         self.0[group.completions + 1]
     }
 
-    /// Completions of all groups.
+    /// Returns the completions of all groups.
     pub(crate) fn all_completions(&self) -> u64 {
         GROUPS.iter().map(|&group| self.completions(group)).sum()
     }

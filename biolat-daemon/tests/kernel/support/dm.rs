@@ -1,10 +1,10 @@
-//! dm devices.
+//! Device mapper devices.
 
 use super::{block, run};
 
-/// A dm device, removed when it is dropped.
+/// A dm device, removed on drop.
 pub(crate) struct Mapped {
-    /// `dm-0`
+    /// Name such as `dm-0`.
     pub(crate) name: String,
     label: &'static str,
 }
@@ -14,7 +14,7 @@ impl Mapped {
         Self::with_options(label, &["--table", table])
     }
 
-    /// With an id as multipathd gives it.
+    /// Creates a device with an id as assigned by multipathd.
     pub(crate) fn multipath(label: &'static str, table: &str) -> Self {
         Self::with_uuid(label, &format!("mpath-{label}"), table)
     }

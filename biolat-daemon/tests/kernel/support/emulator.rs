@@ -1,4 +1,4 @@
-//! The emulator of this machine (QEMU): its QMP socket is at the other end of a serial line.
+//! The emulator of this machine (QEMU), whose QMP socket is at the other end of a serial line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,8 +20,8 @@ impl Emulator {
         let requests = OpenOptions::new().write(true).open(LINE).unwrap();
         let answers = BufReader::new(File::open(LINE).unwrap());
         let mut emulator = Self { requests, answers, number: 0 };
-        // The line may have echoed a part of the emulator's greeting before echo was turned off. An invalid byte makes
-        // the emulator discard its earlier input.
+        // The line may have echoed part of the emulator's greeting before echo was turned off. An invalid byte makes the emulator
+        // discard all earlier input.
         emulator.requests.write_all(b"\x01\n").unwrap();
         emulator.execute("qmp_capabilities", json!({}));
         emulator
@@ -35,7 +35,7 @@ impl Emulator {
         loop {
             let mut line = String::new();
             assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the emulator closed the line");
-            // Greetings, events and errors about earlier input may come first.
+            // Greetings, events and errors about earlier input can come first.
             let Ok(answer) = serde_json::from_str::<Value>(line.trim()) else { continue };
             if answer["id"] == self.number {
                 assert!(answer.get("return").is_some(), "{request}: {answer}");

@@ -1,5 +1,5 @@
-//! A service manager with a store of file descriptors, as far as the daemon needs one: it keeps what it is sent, and passes it to
-//! the next daemon.
+//! The file descriptor store of a service manager, as far as the daemon needs one: it keeps the descriptors it is sent, and
+//! passes them to the next daemon.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ impl FdStore {
         Self { folder, socket, stored, ended }
     }
 
-    /// The command of a daemon that gets what is stored, with this name of the program.
+    /// Returns the command of a daemon that receives the stored descriptors, for the given program.
     pub(crate) fn command_of(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
         // LISTEN_PID is known only in the child.
         let mut command = Command::new("sh");
@@ -55,13 +55,13 @@ impl FdStore {
         let stored = self.stored.lock().unwrap();
         let all = || stored.iter().flat_map(|(name, fds)| fds.iter().map(move |fd| (name.as_str(), fd)));
         let names: Vec<_> = all().map(|(name, _)| name).collect();
-        // By number: a duplicate in this process would keep the probe attached.
+        // Uses raw numbers, because a duplicate in this process would keep the probe attached.
         let fds: Vec<_> = all().map(|(_, fd)| fd.as_raw_fd()).collect();
         command.env("NOTIFY_SOCKET", self.folder.0.join("notify")).env("FDSTORE", "1100");
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        let as_systemd_does = move || {
+        let pass_fds = move || {
             for (fd, number) in fds.iter().zip(3..) {
-                // SAFETY: plain numbers; the child's files have no other owner.
+                // SAFETY: plain numbers; nothing else owns these descriptors of the child.
                 if unsafe { libc::dup2(*fd, number) } < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -69,47 +69,48 @@ impl FdStore {
             Ok(())
         };
         // SAFETY: the call is async-signal-safe.
-        unsafe { command.pre_exec(as_systemd_does) };
+        unsafe { command.pre_exec(pass_fds) };
         command
     }
 
-    /// The command of the daemon.
+    /// Returns the daemon's command.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.command_of(program(), arguments)
     }
 
-    /// The names and how many file descriptors each has.
+    /// Returns the names, each with its number of file descriptors.
     pub(crate) fn names(&self) -> BTreeMap<String, usize> {
         let stored = self.stored.lock().unwrap();
         stored.iter().map(|(name, fds)| (name.clone(), fds.len())).collect()
     }
 
-    /// The first file descriptor whose name ends so.
+    /// Returns the first file descriptor with this name suffix.
     pub(crate) fn get(&self, kind: &str) -> OwnedFd {
         let stored = self.stored.lock().unwrap();
         let (_, fds) = stored.iter().find(|(name, _)| name.ends_with(kind)).unwrap();
         fds[0].as_fd().try_clone_to_owned().unwrap()
     }
 
-    /// All that is stored, once more.
+    /// Duplicates everything that is stored.
     pub(crate) fn duplicate(&self) -> Stored {
         let stored = self.stored.lock().unwrap();
         let duplicate = |fd: &OwnedFd| fd.try_clone().unwrap();
         stored.iter().map(|(name, fds)| (name.clone(), fds.iter().map(duplicate).collect())).collect()
     }
 
-    /// As if it had never been removed.
+    /// Puts descriptors back that the daemon has removed.
     pub(crate) fn restore(&self, more: Stored) {
-        let out_of_the_way = |(name, fds): (_, Vec<_>)| (name, fds.iter().map(out_of_the_way).collect());
-        self.stored.lock().unwrap().extend(more.into_iter().map(out_of_the_way));
+        let duplicate_above_300 =
+            |(name, fds): (_, Vec<_>)| (name, fds.iter().map(duplicate_above_300).collect());
+        self.stored.lock().unwrap().extend(more.into_iter().map(duplicate_above_300));
     }
 
-    /// As if it had never been stored, if its name ends so.
+    /// Removes the descriptors with this name suffix.
     pub(crate) fn remove(&self, kind: &str) {
         self.stored.lock().unwrap().retain(|name, _| !name.ends_with(kind));
     }
 
-    /// As when the service is stopped.
+    /// Removes everything, as when the service is stopped.
     pub(crate) fn clear(&self) {
         self.stored.lock().unwrap().clear();
     }
@@ -122,8 +123,8 @@ impl Drop for FdStore {
     }
 }
 
-/// The same with a number beyond those that a daemon gets.
-fn out_of_the_way(fd: &OwnedFd) -> OwnedFd {
+/// Duplicates a descriptor to a number beyond those that a daemon receives.
+fn duplicate_above_300(fd: &OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(fd, 300).unwrap()
 }
 
@@ -141,9 +142,9 @@ fn receive(socket: &UnixDatagram, stored: &Mutex<Stored>) {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    let fds: Vec<_> = fds.flatten().map(|fd| out_of_the_way(&fd)).collect();
+    let fds: Vec<_> = fds.flatten().map(|fd| duplicate_above_300(&fd)).collect();
     if has("FDSTORE=1") {
-        // systemd polls what it keeps, and drops what reports an error, as maps do.
+        // systemd polls stored descriptors, and drops those that report an error, as maps do.
         assert!(has("FDPOLL=0"), "{message}");
         stored.entry(name).or_default().extend(fds);
     } else if has("FDSTOREREMOVE=1") {

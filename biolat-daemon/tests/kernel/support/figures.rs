@@ -1,4 +1,4 @@
-//! A scrape in the protobuf format, decoded with the schema of the format.
+//! A scrape in the protobuf format, decoded with the format's schema.
 
 use std::{
     collections::BTreeMap,
@@ -17,15 +17,15 @@ use super::{diskstats::Fields, http, kernel, native::decode};
 pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
 
-/// At most so many reads look for partitions of a new disk.
+/// Maximum number of reads that look for partitions of a new disk.
 const SCAN_READS: f64 = 8.0;
 
-/// A scrape.
+/// The metrics of one scrape.
 pub(crate) struct Figures(Vec<MetricFamily>);
 
-/// Set by a test of I/O with data that has no dispatch timestamp: its bands have more I/Os than the device latency, although
-/// none failed.
-pub(crate) static UNDISPATCHED: AtomicBool = AtomicBool::new(false);
+/// Set by a test whose I/O has data but no dispatch timestamp, so the bands have more I/Os than the device latency although none
+/// failed.
+pub(crate) static ALLOW_UNDISPATCHED: AtomicBool = AtomicBool::new(false);
 
 impl Figures {
     pub(crate) fn scrape(address: SocketAddr) -> Self {
@@ -42,8 +42,8 @@ impl Figures {
         figures
     }
 
-    /// Counts by size are those of all sizes, in each scrape. Only I/Os that fail before they are dispatched (of a drive that is
-    /// removed) have a band and no device latency.
+    /// Asserts that the counts by size add up to the totals. Only I/Os that fail before they are dispatched (on a removed drive)
+    /// have a band and no device latency.
     fn assert_sizes_add_up(&self) {
         for metric in self.metrics("biolat_io_size_bytes", &[]) {
             let label = |name: &str| {
@@ -67,7 +67,7 @@ impl Figures {
                 continue;
             }
             assert_eq!(count, total - sizes.zero_count, "{op}s of {device} with data, by band");
-            if !self.has_phase(device, "device") || UNDISPATCHED.load(Ordering::Relaxed) {
+            if !self.has_phase(device, "device") || ALLOW_UNDISPATCHED.load(Ordering::Relaxed) {
                 continue;
             }
             let undispatched = count - self.latencies("device", device, op);
@@ -89,7 +89,7 @@ impl Figures {
         }
     }
 
-    /// The workloads of a device are all of its I/O, in each scrape.
+    /// Asserts that the workloads of each device add up to all of its I/O.
     fn assert_workloads_add_up(&self) {
         if self.metrics("biolat_workload_ios_total", &[]).is_empty() {
             return;
@@ -107,9 +107,9 @@ impl Figures {
             let what = format!("{op}s of {device} by workload");
             let ended = self.value("biolat_workload_ended_ios_total", &labels);
             let ios = sum("biolat_workload_ios_total", &labels);
-            assert_eq!(ios + ended, total.sample_count as f64, "{what}, {ended} of them ended");
+            assert_eq!(ios + ended, total.sample_count as f64, "{what}, {ended} of ended workloads");
             if ended > 0.0 {
-                // Of workloads that have ended, only the I/Os are exposed.
+                // Of ended workloads only the I/Os are exposed.
                 continue;
             }
             let bytes = self.value("biolat_io_bytes_total", &labels);
@@ -139,21 +139,21 @@ impl Figures {
         }
     }
 
-    /// I/Os of a workload; 0 if there is no such workload.
+    /// Returns a workload's I/Os, or 0 if there is no such workload.
     pub(crate) fn workload_ios(&self, device: &str, op: &str, cgroup: &str) -> u64 {
         let labels = [("device", device), ("op", op), ("cgroup", cgroup)];
         let found = self.metrics("biolat_workload_ios_total", &labels);
         found.first().map_or(0, |metric| metric.counter.as_ref().unwrap().value as u64)
     }
 
-    /// The cgroups that have done I/O of this op on a device.
+    /// Returns the cgroups with I/O of this op on a device.
     pub(crate) fn cgroups(&self, device: &str, op: &str) -> Vec<String> {
         let metrics = self.metrics("biolat_workload_ios_total", &[("device", device), ("op", op)]);
         let cgroup = |metric: &&Metric| metric.label.iter().find(|label| label.name == "cgroup").cloned();
         metrics.iter().filter_map(|metric| Some(cgroup(metric)?.value)).collect()
     }
 
-    /// The device latencies of each band that has some.
+    /// Returns the device latencies of each non-empty band.
     pub(crate) fn bands(&self, device: &str, op: &str) -> Vec<(&str, &Histogram)> {
         let metrics = self.metrics("biolat_size_device_latency_seconds", &[("device", device), ("op", op)]);
         metrics
@@ -166,8 +166,8 @@ impl Figures {
             .collect()
     }
 
-    /// Requests of each size: the exponent of the upper bound of a bucket in bytes, and its count. The exponent 8 is of
-    /// requests without data.
+    /// Returns the requests by size: the exponent of a bucket's upper bound in bytes, and its count. Requests without data have
+    /// the exponent 8.
     pub(crate) fn sizes(&self, device: &str, op: &str) -> BTreeMap<i32, u64> {
         let metrics = self.metrics("biolat_io_size_bytes", &[("device", device), ("op", op)]);
         let Some(sizes) = metrics.first().and_then(|metric| metric.histogram.as_ref()) else {
@@ -178,7 +178,7 @@ impl Figures {
         zero.into_iter().chain(buckets).collect()
     }
 
-    /// Metrics of a family that have at least these labels.
+    /// Returns a family's metrics that have at least these labels.
     pub(crate) fn metrics<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> Vec<&'a Metric> {
         let family = self.0.iter().find(|family| family.name == name);
         family
@@ -193,14 +193,14 @@ impl Figures {
             .collect()
     }
 
-    /// A label of the one metric of a family that has these labels.
+    /// Returns a label of the only metric in a family with these labels.
     pub(crate) fn label(&self, name: &str, labels: &[(&str, &str)], wanted: &str) -> Option<String> {
         let metrics = self.metrics(name, labels);
         let label = metrics.first()?.label.iter().find(|label| label.name == wanted)?;
         Some(label.value.clone())
     }
 
-    /// The sum of counters and gauges that have these labels.
+    /// Returns the sum of the counters and gauges with these labels.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let value = |metric: &&Metric| {
             metric
@@ -215,32 +215,32 @@ impl Figures {
     pub(crate) fn histogram(&self, phase: &str, device: &str, op: &str) -> Option<&Histogram> {
         let name = format!("biolat_{phase}_latency_seconds");
         let metrics = self.metrics(&name, &[("device", device), ("op", op)]);
-        assert!(metrics.len() < 2, "{name} of {device} {op} twice");
+        assert!(metrics.len() < 2, "duplicate {name} of {device} {op}");
         metrics.first().and_then(|metric| metric.histogram.as_ref())
     }
 
-    /// Requests of an op group.
+    /// Returns the requests of an op group.
     pub(crate) fn count(&self, device: &str, group: Fields) -> u64 {
         let histograms = group.ops().filter_map(|op| self.histogram("total", device, op));
         histograms.map(|histogram| histogram.sample_count).sum()
     }
 
-    /// The sum of the latencies of a phase, in seconds.
+    /// Returns the sum of a phase's latencies, in seconds.
     pub(crate) fn seconds(&self, phase: &str, device: &str, op: &str) -> f64 {
         self.histogram(phase, device, op).map_or(0.0, |histogram| histogram.sample_sum)
     }
 
-    /// The number of latencies of a phase.
+    /// Returns the number of a phase's latencies.
     pub(crate) fn latencies(&self, phase: &str, device: &str, op: &str) -> u64 {
         self.histogram(phase, device, op).map_or(0, |histogram| histogram.sample_count)
     }
 
-    /// Whether a phase of a device is available.
+    /// Whether a phase is available on a device.
     pub(crate) fn has_phase(&self, device: &str, phase: &str) -> bool {
         self.metrics("biolat_device_phase_available", &[("device", device), ("phase", phase)]).is_empty()
     }
 
-    /// Failures with this status.
+    /// Returns the failures with this status.
     pub(crate) fn errors(&self, device: &str, op: &str, status: &str) -> u64 {
         let labels = [("device", device), ("op", op), ("status", status)];
         self.value("biolat_io_errors_total", &labels) as u64
@@ -256,11 +256,11 @@ impl Figures {
         bytes.sum::<f64>() as u64
     }
 
-    pub(crate) fn unseen(&self, device: &str) -> u64 {
+    pub(crate) fn missed(&self, device: &str) -> u64 {
         self.value("biolat_unseen_ios_total", &[("device", device)]) as u64
     }
 
-    pub(crate) fn unseen_of(&self, device: &str, group: Fields) -> u64 {
+    pub(crate) fn missed_of(&self, device: &str, group: Fields) -> u64 {
         self.value("biolat_unseen_completions_total", &[("device", device), ("op", group.name)]) as u64
     }
 
@@ -268,13 +268,13 @@ impl Figures {
         self.value("biolat_lost_completions_total", &[("reason", reason)]) as u64
     }
 
-    /// When the collection read the kernel's counters.
+    /// Returns the time at which the collection read the kernel's counters.
     pub(crate) fn taken(&self) -> Duration {
         Duration::from_secs_f64(self.value("biolat_collect_timestamp_seconds", &[]))
     }
 }
 
-/// Growth between two scrapes, by native bucket index.
+/// Returns the growth between two scrapes, by native bucket index.
 pub(crate) fn grown(before: Option<&Histogram>, after: &Histogram) -> Vec<(i32, u64)> {
     let before = before.map(decode).unwrap_or_default();
     let count_before =
@@ -282,7 +282,7 @@ pub(crate) fn grown(before: Option<&Histogram>, after: &Histogram) -> Vec<(i32, 
     decode(after).into_iter().map(|(index, count)| (index, count - count_before(index))).collect()
 }
 
-/// The native index of the bucket that holds a quantile.
+/// Returns the native index of the bucket that holds a quantile.
 pub(crate) fn quantile_index(buckets: &[(i32, u64)], quantile: f64) -> i32 {
     let rank = (buckets.iter().map(|(_, count)| count).sum::<u64>() as f64 * quantile).ceil() as u64;
     let mut cumulative = 0;
@@ -295,12 +295,12 @@ pub(crate) fn quantile_index(buckets: &[(i32, u64)], quantile: f64) -> i32 {
     panic!("no bucket holds the quantile {quantile}")
 }
 
-/// The native index of a latency.
+/// Returns the native index of a latency.
 pub(crate) fn index_of(seconds: f64) -> i32 {
     (seconds.log2() * 8.0).ceil() as i32
 }
 
-/// The share of observations in the bucket of a latency and above.
+/// Returns the share of observations in a latency's bucket and above.
 pub(crate) fn share_from(buckets: &[(i32, u64)], seconds: f64) -> f64 {
     let all: u64 = buckets.iter().map(|(_, count)| count).sum();
     let lowest = index_of(seconds);

@@ -1,4 +1,4 @@
-//! fio, whose latencies are an oracle.
+//! fio, as an oracle for latencies.
 
 use std::{
     path::Path,
@@ -13,12 +13,12 @@ use super::run;
 pub(crate) struct Report(Value);
 
 impl Report {
-    /// Reads with additional options, at real-time priority: fio runs as soon as its request completes.
+    /// Reads with these options at real-time priority, so fio runs as soon as its request completes.
     pub(crate) fn of_reads(device: &Path, options: &[&str]) -> Self {
         Self::of("chrt", &[&["--fifo", "1", "fio"], options].concat(), device)
     }
 
-    /// Sequential reads. fio polls for each completion, so that its latencies contain no wakeup.
+    /// Reads sequentially. fio polls for each completion, so its latencies do not include a wakeup.
     pub(crate) fn of_polled_reads(device: &Path, count: u32) -> Self {
         let size = format!("--io_size={}", u64::from(count) * 4096);
         let polled = ["--bs=4k", "--ioengine=io_uring", "--iodepth=1", "--iodepth_batch_complete_min=0"];
@@ -33,7 +33,7 @@ impl Report {
         Self(serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap())
     }
 
-    /// Median time from submission until fio saw the completion, in seconds.
+    /// Returns the median time in seconds from the submission until fio saw the completion.
     pub(crate) fn median(&self) -> f64 {
         self.reads()["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap() / 1e9
     }
@@ -47,7 +47,7 @@ impl Report {
     }
 }
 
-/// Writes this many blocks one after another, sixteen per system call.
+/// Writes this many consecutive blocks, sixteen per system call.
 pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
     let file = format!("--filename={}", device.display());
     let size = format!("--size={}", blocks * 4096);
@@ -59,8 +59,8 @@ pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
     );
 }
 
-/// Random reads and writes, 64 at a time, for so many seconds; returns the longest latency of any, in seconds.
-pub(crate) fn longest_of_churn(device: &Path, seconds: u32) -> f64 {
+/// Does random reads and writes, 64 at a time, for this long. Returns the longest latency in seconds.
+pub(crate) fn longest_churn_latency(device: &Path, seconds: u32) -> f64 {
     let file = format!("--filename={}", device.display());
     let runtime = format!("--runtime={seconds}");
     let deep = ["--ioengine=libaio", "--iodepth=64", "--bs=4k", "--time_based", &runtime];
@@ -71,8 +71,8 @@ pub(crate) fn longest_of_churn(device: &Path, seconds: u32) -> f64 {
     longest[0].max(longest[1]) / 1e9
 }
 
-/// Random writes of 4 KiB, always so many at a time, until it is dropped. A disk takes long to delete a file that they scatter
-/// all over, so they stay within 64 MiB.
+/// Random 4 KiB writes with a constant depth, until dropped. They stay within 64 MiB, because deleting a file with writes
+/// scattered all over it takes a disk long.
 pub(crate) struct Writers(Child);
 
 impl Writers {
@@ -80,7 +80,7 @@ impl Writers {
         Self::start_for(device, depth, 60)
     }
 
-    /// For so many seconds at most: it ends even if the test was killed.
+    /// Limits the duration, so fio ends even if the test is killed.
     pub(crate) fn start_for(device: &Path, depth: u32, seconds: u32) -> Self {
         let (file, depth) = (format!("--filename={}", device.display()), format!("--iodepth={depth}"));
         let runtime = format!("--runtime={seconds}");

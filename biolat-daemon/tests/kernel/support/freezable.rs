@@ -1,10 +1,10 @@
-//! A device whose writes hang at will: a loop device over a file on a file system that can be frozen.
+//! A device whose writes can be made to hang: a loop device on a file in a file system that can be frozen.
 
 use std::process::{Child, Command, Stdio};
 
 use super::{loop_device::LoopDevice, mount::Mount, run};
 
-/// Seconds after which a frozen file system thaws in any case, even if the test was killed.
+/// Seconds after which a frozen file system thaws by itself, even if the test is killed.
 const LONGEST_FREEZE: &str = "16";
 
 /// Fields are dropped in this order: the device, then the file system below it.
@@ -22,12 +22,12 @@ impl Freezable {
         Self { device, mount, _lower: lower }
     }
 
-    /// Where the file system is mounted.
+    /// Returns the mount point of the file system.
     pub(crate) fn place(&self) -> &str {
         self.mount.place()
     }
 
-    /// From now on writes do not complete. Reads do.
+    /// Makes all further writes hang; reads still complete.
     pub(crate) fn freeze(&self) -> Frozen<'_> {
         let place = self.mount.place();
         let mut thaw_later = Command::new("sh");
@@ -40,7 +40,7 @@ impl Freezable {
     }
 }
 
-/// Thaws the file system when it is dropped.
+/// Thaws the file system on drop.
 pub(crate) struct Frozen<'a> {
     mount: &'a Mount,
     thaw_later: Child,

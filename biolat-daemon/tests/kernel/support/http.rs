@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// An answer.
+/// An HTTP response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,

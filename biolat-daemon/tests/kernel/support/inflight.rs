@@ -1,4 +1,4 @@
-//! What the daemon shows of the I/Os in flight of a device.
+//! The daemon's figures about a device's I/Os in flight.
 
 use std::{
     path::PathBuf,
@@ -9,7 +9,7 @@ use std::{
 use super::{
     daemon::{Daemon, wait_for},
     figures::Figures,
-    fio::longest_of_churn,
+    fio::longest_churn_latency,
 };
 
 #[derive(Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub(crate) struct Shown {
     pub(crate) exact: bool,
 }
 
-/// Now, since the epoch.
+/// Returns the current time since the epoch.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
@@ -40,7 +40,7 @@ impl Shown {
     }
 }
 
-/// Asserts that the oldest I/O of a device was submitted at this time, since the epoch, by exact metrics.
+/// Asserts that a device's metrics are exact and its oldest I/O was submitted at this time, since the epoch.
 pub(crate) fn assert_oldest(figures: &Figures, device: &str, submitted: Duration, tolerance: f64) {
     let shown = Shown::of(figures, device);
     let expected = (figures.taken() - submitted).as_secs_f64();
@@ -48,18 +48,18 @@ pub(crate) fn assert_oldest(figures: &Figures, device: &str, submitted: Duration
     assert!(shown.exact && (shown.oldest - expected).abs() < tolerance, "{shown:?}, expected {expected} s");
 }
 
-/// Waits until the daemon knows that nothing is in flight: on a slow machine the device's turn may come later.
+/// Waits until the daemon reports that nothing is in flight; on a slow machine the device's survey can be late.
 pub(crate) fn wait_until_clear(daemon: &Daemon, device: &str) {
     wait_for("nothing to be in flight", || Shown::of(&daemon.fresh(), device) == Shown::NOTHING);
 }
 
-/// Random I/O on all of these devices at once, while the daemon collects: no I/O looks older than it can be, and nothing is
+/// Does random I/O on all of these devices at once while the daemon collects: no I/O may look older than possible, and nothing is
 /// in flight at the end.
 pub(crate) fn check_churn(daemon: &Daemon, devices: &[(&str, PathBuf)]) {
     const SECONDS: u32 = 5;
     let mut shown = Vec::new();
     let longest: Vec<_> = thread::scope(|scope| {
-        let churn = devices.iter().map(|(_, path)| scope.spawn(|| longest_of_churn(path, SECONDS)));
+        let churn = devices.iter().map(|(_, path)| scope.spawn(|| longest_churn_latency(path, SECONDS)));
         let churn: Vec<_> = churn.collect();
         let mut taken = Duration::ZERO;
         while churn.iter().any(|churn| !churn.is_finished()) {
@@ -83,10 +83,13 @@ pub(crate) fn check_churn(daemon: &Daemon, devices: &[(&str, PathBuf)]) {
              {exact} were exact",
             shown.len()
         );
-        // A fast device has nothing in flight while another program has the CPU.
+        // A fast device has nothing in flight while another program uses the CPU.
         busy_collections += busy;
         assert!(exact > 0, "{shown:?}");
-        assert!(oldest <= longest, "{device}: {oldest} s, none took longer than {longest} s");
+        assert!(
+            oldest <= longest,
+            "{device}: the oldest shown was {oldest} s, but no I/O took longer than {longest} s"
+        );
         wait_until_clear(daemon, device);
     }
     assert!(busy_collections > 0, "no collection saw I/O in flight");

@@ -1,4 +1,4 @@
-//! The running kernel, and what it lacks.
+//! Features of the running kernel.
 
 pub(crate) use biolat_probe::release::Release;
 
@@ -8,24 +8,24 @@ pub(crate) fn release() -> Release {
     Release::of(&Host::default()).unwrap()
 }
 
-/// Whether disks have sequence numbers: since 5.15.
+/// Whether disks have sequence numbers, which Linux 5.15 added.
 pub(crate) fn has_disk_sequences() -> bool {
     release() >= Release(5, 15)
 }
 
-/// Why a test with loop devices cannot run without sequence numbers: a loop device stays the same disk with another file.
+/// Reason why a test with loop devices cannot run without sequence numbers: with another file, a loop device is still the same
+/// disk.
 pub(crate) const SAME_LOOP_DEVICE: &str =
-    "before 5.15 nothing tells that a loop device got another file, unless a scan found it without one";
+    "before 5.15 a loop device with another file looks like the same disk, unless a scan ran in between";
 
-/// Whether the partitions of a new disk are looked for before its queue is set up: the reads have no dispatch time.
+/// Whether the kernel scans the partitions of a new disk before it sets up the queue, so these reads have no dispatch time.
 ///
 /// <https://github.com/torvalds/linux/commit/75f4dca59694>
 pub(crate) fn scans_partitions_without_dispatch_times() -> bool {
     release() < Release(5, 15)
 }
 
-/// Raises the limit of locked memory of this process and those that it starts, as the systemd unit does, if BPF maps count
-/// against it.
+/// Raises the locked memory limit of this process and its children, like the systemd unit, if BPF maps count against it.
 pub(crate) fn unlimit_locked_memory() {
     if release() > Release::LAST_WITH_MEMLOCK {
         return;
@@ -36,7 +36,7 @@ pub(crate) fn unlimit_locked_memory() {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Says why this kernel cannot run the test that calls it, which then returns. `cargo xtask vm` lists such tests as skipped.
+/// Prints why this kernel cannot run the calling test, which then returns. `cargo xtask vm` lists such tests as skipped.
 pub(crate) fn skip(reason: &str) {
     println!("skipped: {reason}");
 }

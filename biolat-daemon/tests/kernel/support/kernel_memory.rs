@@ -1,4 +1,4 @@
-//! Access to the kernel's memory by DMA with QEMU's device `edu`: for states that no setting produces.
+//! Access to kernel memory by DMA, with QEMU's device `edu`, for states that no setting can produce.
 //!
 //! <https://www.qemu.org/docs/master/specs/edu.html>
 
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// The device's registers, mapped for as long as the process lives.
+/// The device's registers, mapped for the life of the process.
 pub(crate) struct KernelMemory(*mut u8);
 
 const VENDOR_AND_DEVICE: (&str, &str) = ("0x1234", "0x11e8");
@@ -40,7 +40,7 @@ impl KernelMemory {
             .custom_flags(libc::O_SYNC)
             .open(folder.join("resource0"))
             .unwrap();
-        // SAFETY: a new mapping of a file that is as long.
+        // SAFETY: a new mapping of a file of this length.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -55,10 +55,10 @@ impl KernelMemory {
         Self(address.cast())
     }
 
-    /// The value at a kernel address.
+    /// Returns the value at a kernel address.
     pub(crate) fn read(&self, address: u64) -> u64 {
         self.copy(physical(address), BUFFER, START);
-        // The CPU cannot read the buffer: copy it to a page of ours.
+        // The CPU cannot read the buffer, so copy it to a page of ours.
         let page = Page::new();
         self.copy(BUFFER, page.physical(), START | TO_MEMORY);
         page.number()
@@ -98,13 +98,14 @@ fn find() -> PathBuf {
         (text("vendor").as_str(), text("device").as_str()) == VENDOR_AND_DEVICE
     };
     let devices = fs::read_dir("/sys/bus/pci/devices").unwrap().flatten().map(|entry| entry.path());
-    devices.into_iter().find(is).expect("QEMU's device edu")
+    devices.into_iter().find(is).expect("the machine lacks QEMU's device edu")
 }
 
-/// Where the memory of QEMU's machines begins.
+/// Start of memory in QEMU's machines.
 const MEMORY: u64 = if cfg!(target_arch = "aarch64") { 1 << 30 } else { 0 };
 
-/// The physical address of one in the direct map of all memory, whose base has zeroes in the lower bits unless it is randomized.
+/// Returns the physical address for one in the direct map of all memory. The lower bits of the map's base are zero unless it is
+/// randomized.
 fn physical(address: u64) -> u64 {
     MEMORY + (address & ((1 << 39) - 1))
 }
@@ -119,7 +120,7 @@ impl Page {
     }
 
     fn new() -> Self {
-        // SAFETY: a new mapping of no file.
+        // SAFETY: a new anonymous mapping.
         let address = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE;
             libc::mmap(std::ptr::null_mut(), Self::bytes(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)

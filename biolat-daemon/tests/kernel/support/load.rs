@@ -17,7 +17,7 @@ use super::{Folder, block};
 
 const BLOCK: usize = 4096;
 
-/// Aligned as direct I/O requires.
+/// A block with the alignment required by direct I/O.
 #[derive(Clone)]
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
@@ -29,7 +29,7 @@ impl Target {
         Self::with_flags(path, libc::O_DIRECT)
     }
 
-    /// Each write is on stable storage when it returns: FUA, or the kernel's emulation of it.
+    /// Opens with O_DSYNC: each write is on stable storage when it returns, by FUA or the kernel's emulation of it.
     pub(crate) fn open_synchronous(path: &Path) -> Self {
         Self::with_flags(path, libc::O_DIRECT | libc::O_DSYNC)
     }
@@ -38,7 +38,7 @@ impl Target {
         Self(OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).unwrap())
     }
 
-    /// Reads single blocks all over the first 128 MiB.
+    /// Reads single blocks scattered over the first 128 MiB.
     pub(crate) fn read(&self, count: u64) {
         let mut block = Box::new(Block([0; BLOCK]));
         for number in 0..count {
@@ -72,12 +72,12 @@ impl Target {
     /// Reads this many bytes in one call.
     pub(crate) fn try_read_at(&self, place: u64, bytes: usize) -> io::Result<()> {
         let mut blocks = vec![Block([0; BLOCK]); bytes / BLOCK];
-        // SAFETY: blocks are plain bytes, one after another, and ours alone.
+        // SAFETY: blocks are plain, contiguous bytes, and not shared.
         let buffer = unsafe { std::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast::<u8>(), bytes) };
         self.0.read_exact_at(buffer, place)
     }
 
-    /// Writes all of it, so that reads find data and not holes.
+    /// Fills the device, so reads find data and no holes.
     pub(crate) fn fill(&self) {
         let chunk = vec![Block([0xa5; BLOCK]); 256];
         for number in 0..512_u64 {
@@ -95,7 +95,7 @@ impl Target {
         self.on_ranges(BLKDISCARD, place, count);
     }
 
-    /// Zeroes `count` ranges of 64 KiB: by a command if the device has one, else by writing data.
+    /// Zeroes `count` ranges of 64 KiB, by a command if the device has one, otherwise by writing data.
     pub(crate) fn zero(&self, place: u64, count: u64) {
         const BLKZEROOUT: libc::Ioctl = 0x127f;
         self.on_ranges(BLKZEROOUT, place, count);
@@ -107,16 +107,16 @@ impl Target {
         }
     }
 
-    /// An ioctl whose argument is an array of numbers.
+    /// Calls an ioctl whose argument is an array of numbers.
     pub(crate) fn control(&self, request: libc::Ioctl, numbers: &[u64]) {
-        // SAFETY: the caller gives as many numbers as the kernel reads for this request.
+        // SAFETY: the caller passes as many numbers as the kernel reads for this request.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, numbers.as_ptr()) };
         assert_eq!(result, 0, "ioctl {request:#x}: {}", io::Error::last_os_error());
     }
 }
 
 fn bytes_of(blocks: &[Block]) -> &[u8] {
-    // SAFETY: blocks are plain bytes, one after another.
+    // SAFETY: blocks are plain, contiguous bytes.
     unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), blocks.len() * BLOCK) }
 }
 
@@ -129,14 +129,13 @@ fn place(number: u64) -> u64 {
 /// Rounds of [`mixed`] on each of two CPUs.
 const ROUNDS: u64 = 20;
 
-/// The minimum number of each op in [`mixed`].
+/// Minimum number of each op in [`mixed`].
 pub(crate) const READS: u64 = 2 * ROUNDS * 100;
 pub(crate) const WRITES: u64 = 2 * ROUNDS * 60;
 pub(crate) const DISCARDS: u64 = 2 * ROUNDS * 5;
 pub(crate) const ZEROES: u64 = 2 * ROUNDS * 2;
 
-/// All ops at once, from two CPUs: reads, writes, synchronous writes, flushes, zeroes, and discards if the device
-/// supports them.
+/// All ops at once, from two CPUs: reads, writes, synchronous writes, flushes, zeroing, and discards if supported.
 pub(crate) fn mixed(path: &Path) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let discards = block::number(name, "queue/discard_max_bytes") > 0;
@@ -178,7 +177,7 @@ impl StopFlag {
     }
 }
 
-/// Regular load until the flag is set.
+/// Reads and writes regularly until the flag is set.
 pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
     let target = Target::open(device);
     while !stop.is_set() {
@@ -189,7 +188,7 @@ pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
     }
 }
 
-/// Regular reads until the flag is set.
+/// Reads regularly until the flag is set.
 pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
     let target = Target::open(device);
     while !stop.is_set() {
@@ -198,8 +197,8 @@ pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
     }
 }
 
-/// Reads and writes single blocks from twelve threads until the flag is set; returns the number of calls. None of them may
-/// fail.
+/// Reads and writes single blocks from twelve threads until the flag is set. Asserts that no call fails, and returns their
+/// number.
 pub(crate) fn read_and_write(device: &Path, stop: &StopFlag) -> u64 {
     let calls = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -223,12 +222,12 @@ pub(crate) fn read_and_write(device: &Path, stop: &StopFlag) -> u64 {
     calls.into_inner()
 }
 
-/// A reusable barrier for two threads. It spins, so that both continue at the same time without a system call.
+/// A reusable barrier for two threads. It spins, so both continue at the same time without a system call.
 #[derive(Default)]
 pub(crate) struct SpinBarrier(AtomicU64);
 
 impl SpinBarrier {
-    /// Waits until the other thread reaches this round, for at most 10 s.
+    /// Waits for the other thread to reach this round, for at most 10 s.
     pub(crate) fn wait_for_round(&self, round: u64) {
         let began = Instant::now();
         self.0.fetch_add(1, Ordering::AcqRel);
@@ -265,7 +264,7 @@ pub(crate) fn pin_to_cpu(cpu: usize) {
     }
 }
 
-/// Programs that write to files of their own and call fsync each time.
+/// Runs threads that each write to their own file and call fsync after every write.
 pub(crate) fn call_fsync(folder: &Folder, programs: u64, pause: Duration, stop: &StopFlag) {
     thread::scope(|scope| {
         for program in 0..programs {

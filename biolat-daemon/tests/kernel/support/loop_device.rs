@@ -4,9 +4,9 @@ use std::{fs, path::PathBuf};
 
 use super::{Folder, block, run};
 
-/// Attached to a file; detached when it is dropped.
+/// A loop device attached to a file, detached on drop.
 pub(crate) struct LoopDevice {
-    /// `loop3`
+    /// Name such as `loop3`.
     pub(crate) name: String,
     folder: Folder,
 }
@@ -14,18 +14,18 @@ pub(crate) struct LoopDevice {
 const MIB: u64 = 1 << 20;
 
 impl LoopDevice {
-    /// A device of 512 MiB: backed by memory if `fast`, else by a disk, past the page cache.
+    /// Attaches a device of 512 MiB: backed by memory if `fast`, otherwise by a disk, bypassing the page cache.
     pub(crate) fn attach(name: &str, fast: bool) -> Self {
         Self::attach_in(Folder::new(name, fast), !fast)
     }
 
-    /// A device of 512 MiB whose file is in this folder.
+    /// Attaches a device of 512 MiB with its file in this folder.
     pub(crate) fn attach_in(folder: Folder, direct: bool) -> Self {
         let file = make_file(&folder, "a");
         let direct = if direct { "--direct-io=on" } else { "--direct-io=off" };
         let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
         let name = path.trim().trim_start_matches("/dev/").to_owned();
-        // Attributes of a loop device outlive its file: reset what an earlier user may have set.
+        // Attributes of a loop device outlive its file, so reset those that an earlier user may have set.
         block::set_attribute(&name, "queue/iostats", "1");
         Self { name, folder }
     }
@@ -34,7 +34,7 @@ impl LoopDevice {
         block::path(&self.name)
     }
 
-    /// The file that it was first attached to.
+    /// Opens the first backing file.
     pub(crate) fn file(&self) -> fs::File {
         fs::OpenOptions::new().read(true).write(true).open(self.folder.0.join("a")).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Resources of this machine and of processes, from the kernel.
+//! Resources of this machine and of processes, as reported by the kernel.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -6,14 +6,14 @@ use super::{daemon::Daemon, figures::Figures};
 
 pub(crate) const MIB: f64 = 1048576.0;
 
-/// CPUs for which per-CPU maps have values.
+/// Returns the number of CPUs for which per-CPU maps have values.
 pub(crate) fn possible_cpus() -> u64 {
     let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = range.trim().rsplit(['-', ',']).next().unwrap();
     last.parse::<u64>().unwrap() + 1
 }
 
-/// Memory of a process' BPF maps of a type, by the kernel's accounting.
+/// Returns the memory of a process' BPF maps of one type, as accounted by the kernel.
 pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
     let field = |text: &str, name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
@@ -26,14 +26,14 @@ pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
 
 pub(crate) const PER_CPU_ARRAY: u32 = 6;
 
-/// Files that a process has open, including maps but not sockets.
+/// Counts the open files of a process, including maps but not sockets.
 fn open_files(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// A number in the status of a process.
+/// Returns a number from the status file of a process.
 pub(crate) fn status(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -46,14 +46,14 @@ pub(crate) struct ThreadCpuTime {
 }
 
 impl ThreadCpuTime {
-    /// Of the only thread of a process that has this name.
+    /// Finds the only thread of a process with this name.
     pub(crate) fn of(pid: u32, name: &str) -> Self {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
         let has_name = |path: &PathBuf| {
             fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim_end() == name)
         };
         let found: Vec<_> = threads.filter(has_name).collect();
-        assert_eq!(found.len(), 1, "threads of the name {name}");
+        assert_eq!(found.len(), 1, "threads named {name}");
         Self { schedstat: found[0].join("schedstat") }
     }
 
@@ -63,7 +63,7 @@ impl ThreadCpuTime {
     }
 }
 
-/// Resources of a daemon.
+/// Resource use of a daemon.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) slots: f64,
@@ -80,8 +80,9 @@ impl Resources {
         }
     }
 
-    /// Asserts that it uses no more than the first time, except for slots in quarantine and for pages that the allocator or
-    /// the page cache keeps: equal runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would use 35 MiB.
+    /// Asserts that the daemon uses no more than the first time, except for slots in quarantine and for pages kept by the
+    /// allocator or the page cache: identical runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would use
+    /// 35 MiB.
     pub(crate) fn assert_no_growth_since(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
         let chunks = |resources: &Self| resources.slots / 4.0;
@@ -95,13 +96,13 @@ impl Resources {
 
 const SERIES_BYTES: u64 = 5888;
 
-/// The formula of ARCHITECTURE.md: slots for this many series, while no device appears or disappears.
+/// Returns the number of slots for this many series by the formula in ARCHITECTURE.md, while no device appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
     let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
     4 * (series + spare).div_ceil(4)
 }
 
-/// Bytes of the per-CPU maps with these slots.
+/// Returns the bytes of the per-CPU maps with this many slots.
 pub(crate) fn slot_bytes(slots: u64) -> u64 {
     slots * possible_cpus() * SERIES_BYTES
 }

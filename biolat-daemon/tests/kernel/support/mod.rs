@@ -1,4 +1,4 @@
-//! Shared by the kernel tests: devices, load with a known count, daemons and their metrics.
+//! Shared code of the kernel tests: devices, load with known counts, daemons and their metrics.
 
 pub(crate) mod awake;
 pub(crate) mod biolat;
@@ -44,7 +44,7 @@ pub(crate) mod unprivileged;
 
 use std::{path::PathBuf, process::Command};
 
-/// Runs a program that must succeed; returns its output.
+/// Runs a program, asserts that it succeeds, and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let output =
         Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -57,11 +57,11 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder of this process, removed when it is dropped.
+/// A temporary folder of this process, removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    /// In memory if `fast`, else in the folder for temporary files.
+    /// Creates the folder in memory if `fast`, otherwise in the directory for temporary files.
     pub(crate) fn new(name: &str, fast: bool) -> Self {
         let base = if fast { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
         let path = base.join(format!("biolat-test-{name}-{}", std::process::id()));

@@ -4,23 +4,23 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use super::{Folder, run};
 
-/// Mounted on a folder of its own; unmounted when it is dropped.
+/// A file system mounted on its own folder, unmounted on drop.
 pub(crate) struct Mount(Folder);
 
 impl Mount {
-    /// Mounts with these arguments of mount(8), without the place.
+    /// Mounts with these arguments for mount(8), which exclude the mount point.
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
         let mount = Self(Folder::new(&format!("{name}-mount"), true));
         run("mount", &[arguments, &[mount.place()]].concat());
         mount
     }
 
-    /// Makes an ext4 on a device, and mounts it.
+    /// Creates an ext4 file system on a device and mounts it.
     pub(crate) fn new_ext4(name: &str, device: &Path) -> Self {
         Self::with_new("ext4", name, device)
     }
 
-    /// Makes a filesystem on a device, and mounts it.
+    /// Creates a file system on a device and mounts it.
     pub(crate) fn with_new(filesystem: &str, name: &str, device: &Path) -> Self {
         make(filesystem, device);
         Self::new(name, &["-t", filesystem, device.to_str().unwrap()])
@@ -30,7 +30,7 @@ impl Mount {
         self.0.0.to_str().unwrap()
     }
 
-    /// A new folder on it.
+    /// Creates a folder on the file system.
     pub(crate) fn folder(&self) -> Folder {
         let folder = Folder(self.0.0.join("files"));
         fs::create_dir(&folder.0).unwrap();
@@ -38,7 +38,7 @@ impl Mount {
     }
 }
 
-/// Makes an ext4 or xfs, regardless of the device's content and size.
+/// Creates an ext4 or xfs file system, regardless of the device's content and size.
 pub(crate) fn make(filesystem: &str, device: &Path) {
     let options = if filesystem == "xfs" { &["-q", "-f", "--unsupported"][..] } else { &["-q", "-F"] };
     run(&format!("mkfs.{filesystem}"), &[options, &[device.to_str().unwrap()]].concat());

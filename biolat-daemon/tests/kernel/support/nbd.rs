@@ -1,4 +1,4 @@
-//! Devices of the nbd driver. A thread of the test is the server and decides how long a request takes.
+//! Devices of the nbd driver. A thread of the test is the server and determines the latency of each request.
 
 use std::{
     fs::{File, OpenOptions},
@@ -30,15 +30,15 @@ const WRITE: u32 = 1;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = (256 << 20) / BLOCK;
 
-/// A device of 256 MiB, removed when it is dropped.
+/// A device of 256 MiB, removed on drop.
 pub(crate) struct Nbd {
     pub(crate) name: String,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Nbd {
-    /// A device of two, 0 or 1. Its server serves one request at a time, which takes at least what `latency` returns for its
-    /// number of bytes. It reads zeroes.
+    /// Attaches device 0 or 1. Its server handles one request at a time, takes at least `latency(bytes)` for it, and returns
+    /// zeros for reads.
     pub(crate) fn attach(number: usize, latency: fn(usize) -> Duration) -> Self {
         run("modprobe", &["nbd", "nbds_max=2", "max_part=0"]);
         let name = format!("nbd{number}");
@@ -54,7 +54,7 @@ impl Nbd {
         let driver = thread::spawn(move || control(&device, DO_IT, 0).unwrap());
         let nbd = Self { name, threads: vec![server, driver] };
         wait_for("the size of the nbd device", || block::number(&nbd.name, "size") > 0);
-        // On 6.1 the driver limits a request to 128 KiB by default.
+        // On 6.1 the driver limits requests to 128 KiB by default.
         block::set_attribute(&nbd.name, "queue/max_sectors_kb", "1280");
         nbd
     }
@@ -103,7 +103,7 @@ fn serve(mut socket: UnixStream, latency: fn(usize) -> Duration) {
         thread::sleep(latency(bytes));
         data.fill(0);
         let without_error = [REPLY_MAGIC.to_be_bytes(), [0; 4]].concat();
-        // With the handle of the request.
+        // The reply repeats the request's handle.
         socket.write_all(&[&without_error, &header[8..16]].concat()).unwrap();
         if command == READ {
             socket.write_all(&data).unwrap();

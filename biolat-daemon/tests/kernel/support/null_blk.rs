@@ -1,15 +1,15 @@
-//! Devices of the null_blk driver, with chosen properties and latencies.
+//! Devices of the null_blk driver, with configurable properties and latency.
 
 use std::{fs, path::PathBuf};
 
-/// A device, removed when it is dropped.
+/// A device, removed on drop.
 pub(crate) struct NullBlk {
     pub(crate) name: String,
     folder: PathBuf,
 }
 
 impl NullBlk {
-    /// A device of 256 MiB with these settings of configfs.
+    /// Creates a device of 256 MiB with these configfs settings.
     pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
         let root = PathBuf::from("/sys/kernel/config/nullb");
         let number = (0..).find(|number| !root.join(format!("nullb{number}")).exists()).unwrap();
@@ -18,25 +18,25 @@ impl NullBlk {
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let device = Self { name, folder };
         for (setting, value) in [("size", "256")].iter().chain(settings).chain(&[("power", "1")]) {
-            // Before 5.16 there are no queues for polling.
+            // Before 5.16 there are no polling queues.
             if (*setting, *value) == ("poll_queues", "0") && !device.folder.join(setting).exists() {
                 continue;
             }
             fs::write(device.folder.join(setting), value)
                 .unwrap_or_else(|error| panic!("null_blk {setting} = {value}: {error}"));
         }
-        // The device exists now, and its name has its index.
+        // The device now exists, and its name contains its index.
         let index = fs::read_to_string(device.folder.join("index")).unwrap();
         assert_eq!(format!("nullb{}", index.trim()), device.name);
         device
     }
 
-    /// A device that stores its data and supports discards.
+    /// Creates a device that stores its data and supports discards.
     pub(crate) fn in_memory(settings: &[(&str, &str)]) -> Self {
         Self::new(&[&[("memory_backed", "1"), ("discard", "1")], settings].concat())
     }
 
-    /// A device that completes each request after this many nanoseconds.
+    /// Creates a device that completes each request after this many nanoseconds.
     pub(crate) fn with_latency(ns: u64, settings: &[(&str, &str)]) -> Self {
         let ns = ns.to_string();
         Self::new(&[&[("irqmode", "2"), ("completion_nsec", ns.as_str())], settings].concat())

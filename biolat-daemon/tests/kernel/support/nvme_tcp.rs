@@ -1,4 +1,4 @@
-//! NVMe over TCP: a target in this machine, and two paths to it.
+//! NVMe over TCP: a target on this machine, and two paths to it.
 
 use std::{
     fs,
@@ -11,9 +11,9 @@ use super::{block, daemon::wait_for, null_blk::NullBlk, run};
 const NQN: &str = "biolat";
 const SERVICES: [&str; 2] = ["4421", "4422"];
 
-/// A multipath device with two paths, removed when it is dropped.
+/// A multipath device with two paths, removed on drop.
 pub(crate) struct TwoPaths {
-    /// The multipath device.
+    /// Name of the multipath device.
     pub(crate) head: String,
     pub(crate) paths: [String; 2],
     target: Target,
@@ -23,17 +23,17 @@ pub(crate) struct TwoPaths {
 struct Target {
     subsystem: PathBuf,
     ports: [PathBuf; 2],
-    /// Of its namespace: without requests of its own, whose completions could interrupt the probe.
+    /// The disk of the namespace. It has no requests of its own, whose completions could interrupt the probe.
     _drive: NullBlk,
 }
 
 impl TwoPaths {
-    /// Connects them. Each I/O takes the target 100 ms.
+    /// Connects both paths to a target that takes 100 ms for each I/O.
     pub(crate) fn connect() -> Self {
         Self::to(NullBlk::with_latency(100_000_000, &[("queue_mode", "0")]))
     }
 
-    /// Connects them. The target completes each I/O at once.
+    /// Connects both paths to a target that completes each I/O immediately.
     pub(crate) fn fast() -> Self {
         Self::to(NullBlk::new(&[("irqmode", "0"), ("queue_mode", "0")]))
     }
@@ -60,7 +60,7 @@ impl TwoPaths {
         Self { head, paths: SERVICES.map(path_over), target }
     }
 
-    /// Breaks the connection of the second path; the port refuses new ones.
+    /// Breaks the connection of the second path; the port then refuses new ones.
     pub(crate) fn disconnect_second(&self) {
         fs::remove_file(self.target.link(1)).unwrap();
     }
@@ -69,7 +69,7 @@ impl TwoPaths {
         symlink(&self.target.subsystem, self.target.link(1)).unwrap();
     }
 
-    /// Sets the access that the second path gives to the namespace (ANA).
+    /// Sets the second path's access to the namespace (ANA).
     pub(crate) fn set_access_of_second(&self, access: &str) {
         fs::write(self.target.ports[1].join("ana_groups/1/ana_state"), access).unwrap();
     }
@@ -108,7 +108,7 @@ impl Target {
         target
     }
 
-    /// What makes a port serve the subsystem.
+    /// Returns the link that makes a port serve the subsystem.
     fn link(&self, port: usize) -> PathBuf {
         self.ports[port].join("subsystems").join(NQN)
     }

@@ -43,19 +43,19 @@ fn nvme(path: &Path, request: libc::Ioctl, opcode: u8, cdw10: [u32; 6], count: u
             cdw10,
             ..NvmeCommand::default()
         };
-        // SAFETY: the buffer has the length that the command gives, and is not used elsewhere.
+        // SAFETY: the buffer has the length given in the command, and is not used elsewhere.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const command) };
         assert_eq!(result, 0, "{}: {}", path.display(), std::io::Error::last_os_error());
     }
 }
 
-/// Sends Identify Controller, as `nvme id-ctrl` does.
+/// Sends Identify Controller, like `nvme id-ctrl`.
 pub(crate) fn nvme_identify(path: &Path, count: u64) {
     const ADMIN: libc::Ioctl = 0xc048_4e41;
     nvme(path, ADMIN, 6, [1, 0, 0, 0, 0, 0], count);
 }
 
-/// Reads or writes 8 blocks of the first namespace, as `nvme read` and `nvme write` do.
+/// Reads or writes 8 blocks of the first namespace, like `nvme read` and `nvme write`.
 pub(crate) fn nvme_io(path: &Path, write: bool, count: u64) {
     const IO: libc::Ioctl = 0xc048_4e43;
     nvme(path, IO, if write { 1 } else { 2 }, [0, 0, 7, 0, 0, 0], count);
@@ -82,7 +82,7 @@ struct SgIo {
 
 const _: () = assert!(size_of::<SgIo>() == 88);
 
-/// Sends INQUIRY to a SCSI drive, as `sg_inq` does.
+/// Sends INQUIRY to a SCSI drive, like `sg_inq`.
 pub(crate) fn scsi_inquiry(path: &Path, count: u64) {
     const SG_IO: libc::Ioctl = 0x2285;
     const FROM_DEVICE: i32 = -3;
@@ -105,7 +105,7 @@ pub(crate) fn scsi_inquiry(path: &Path, count: u64) {
             user: 0,
             results: [0; 6],
         };
-        // SAFETY: as above; the sense buffer too.
+        // SAFETY: as above, also for the sense buffer.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), SG_IO, &raw const request) };
         assert_eq!(result, 0, "{}: {}", path.display(), std::io::Error::last_os_error());
     }

@@ -19,12 +19,12 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// The one in PATH, with native histograms.
+    /// Starts the Prometheus in PATH, with native histograms.
     pub(crate) fn scraping(target: SocketAddr) -> Self {
         Self::start(target, &["--enable-feature=native-histograms"])
     }
 
-    /// The one in PATH, with these flags.
+    /// Starts the Prometheus in PATH, with these flags.
     pub(crate) fn start(target: SocketAddr, features: &[&str]) -> Self {
         let name = if features.is_empty() { "prometheus-classic" } else { "prometheus" };
         let config = format!(
@@ -34,19 +34,19 @@ impl Prometheus {
         Self::run(name, "prometheus".as_ref(), features, &[("prometheus.yml", &config)])
     }
 
-    /// The one in PATH, with these alert rules, which are evaluated twice a second.
+    /// Starts the Prometheus in PATH with these alert rules, evaluated twice a second.
     pub(crate) fn alerting(name: &str, target: SocketAddr, alerts: &str) -> Self {
         Self::with_rules(name, "prometheus".as_ref(), target, "500ms", "", &[("alerts.yml", alerts)])
     }
 
-    /// A new one with native histograms. It records, too.
+    /// Starts a new Prometheus with native histograms, and with recording rules in addition to the alert rules.
     pub(crate) fn recording(name: &str, target: SocketAddr, recording: &str, alerts: &str) -> Self {
         let rules = [("recording.yml", recording), ("alerts.yml", alerts)];
         Self::with_rules(name, &new_program(), target, "500ms", NATIVE, &rules)
     }
 
-    /// The new one that guests have, with native histograms and these rules. It scrapes and evaluates each second, as an
-    /// emulated machine is slow.
+    /// Starts the new Prometheus of the guests with native histograms and these rules. It scrapes and evaluates only once a
+    /// second, because an emulated machine is slow.
     pub(crate) fn in_guest(name: &str, target: SocketAddr, rules: &[(&str, &str)]) -> Self {
         Self::with_rules(name, "prometheus".as_ref(), target, "1s", NATIVE, rules)
     }
@@ -69,7 +69,7 @@ impl Prometheus {
         Self::run(name, program, &[], &[&[("prometheus.yml", config.as_str())], rules].concat())
     }
 
-    /// Any program, with these files in a folder: `prometheus.yml` and the files that it names.
+    /// Starts any program with these files in a folder: `prometheus.yml` and the files it refers to.
     pub(crate) fn run(name: &str, program: &OsStr, flags: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = Folder::new(name, false);
         for (file, text) in files {
@@ -79,7 +79,7 @@ impl Prometheus {
         Self { server: PrometheusServer::start(program, &config, &data, flags), _folder: folder }
     }
 
-    /// The data of an API response; `None` while there is no response.
+    /// Returns the data of an API response, or `None` while there is no response.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         let answer = http::get(self.server.address, &format!("/api/v1/{path}"), "").ok()?;
         let mut json: Value = serde_json::from_slice(&answer.body).ok()?;
@@ -87,34 +87,34 @@ impl Prometheus {
         Some(json["data"].take())
     }
 
-    /// The result of an instant query.
+    /// Returns the result of an instant query.
     pub(crate) fn vector(&self, query: &str) -> Vec<Value> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let data = self.get(&format!("query?query={escaped}"));
         data.and_then(|mut data| data["result"].as_array_mut().map(std::mem::take)).unwrap_or_default()
     }
 
-    /// The one value of an instant query.
+    /// Returns the single value of an instant query.
     pub(crate) fn query(&self, query: &str) -> Option<f64> {
         self.vector(query).first()?["value"][1].as_str()?.parse().ok()
     }
 
-    /// The firing alerts of this name.
+    /// Returns the firing alerts with this name.
     pub(crate) fn firing(&self, alert: &str) -> Vec<Value> {
         self.vector(&format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}"))
     }
 }
 
-/// A Prometheus 3.8 or later.
+/// Path of a Prometheus 3.8 or later.
 pub(crate) fn new_program() -> OsString {
     std::env::var_os("BIOLAT_TEST_PROMETHEUS")
-        .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask sets it")
+        .expect("set BIOLAT_TEST_PROMETHEUS to a Prometheus 3.8 or later; cargo xtask does")
 }
 
-/// The alert rules that are deployed. In the test binary, as guests have no sources.
+/// The deployed alert rules, compiled in because guests have no sources.
 pub(crate) const ALERT_RULES: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
-/// The same with other texts in the rules of one name.
+/// Returns the alert rules with texts replaced in the rules of one alert.
 pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String {
     const START: &str = "- alert: ";
     let mut rules: Vec<_> = ALERT_RULES.split(START).map(str::to_owned).collect();
@@ -124,21 +124,21 @@ pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String 
             found |= rule.contains(old);
             *rule = rule.replace(old, new);
         }
-        assert!(found, "no rule of {alert} has {old:?}");
+        assert!(found, "no rule for {alert} contains {old:?}");
     }
     rules.join(START)
 }
 
-/// The rule of this alert alone, with other texts in it: an emulated machine evaluates all rules for a second.
+/// Returns only the rule of this alert, with texts replaced: an emulated machine needs a second to evaluate all rules.
 pub(crate) fn alert_rule_with(alert: &str, changes: &[(&str, &str)]) -> String {
     let rules = alert_rules_with(alert, changes);
     let start = format!("      - alert: {alert}\n");
-    let (_, rest) = rules.split_once(&start).unwrap_or_else(|| panic!("no rule of {alert}"));
+    let (_, rest) = rules.split_once(&start).unwrap_or_else(|| panic!("no rule for {alert}"));
     let rule = rest.split("\n\n").next().unwrap();
     format!("groups:\n  - name: one\n    rules:\n{start}{rule}\n")
 }
 
-/// The recording rules that are deployed, with all intervals and windows replaced.
+/// Returns the deployed recording rules, with all intervals and windows replaced.
 pub(crate) fn recording_rules_with(file: &str, interval: &str, window: &str) -> String {
     let rules = match file {
         "recording.yml" => include_str!("../../../../deploy/prometheus/recording.yml"),

@@ -1,4 +1,4 @@
-//! A program that runs for a while. No RCU grace period ends meanwhile, as if a task had been preempted in the probe.
+//! A program that runs for a while, during which no RCU grace period ends, as if a task were preempted in the probe.
 
 use std::{
     io,
@@ -9,10 +9,10 @@ use std::{
 use aya::maps::{Array, IterableMap as _};
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_type};
 
-/// What the program copies again and again; the largest value of an array on older kernels.
+/// Size of the buffer that the program copies repeatedly; the maximum for an array value on older kernels.
 const BYTES: usize = 4 << 20;
 
-/// The verifier walks each round of the loop, and not many more than these.
+/// Maximum number of rounds. The verifier walks each round of the loop, and would not walk many more.
 const MOST_ROUNDS: u64 = 4_000;
 const COPIES_PER_ROUND: usize = 20;
 
@@ -28,7 +28,7 @@ pub(crate) struct RcuReader {
 }
 
 impl RcuReader {
-    /// Not run yet.
+    /// Loads the program without running it.
     pub(crate) fn load(duration: Duration) -> Self {
         let memory: Array<_, Memory> = Array::create(1, 0).unwrap();
         let instructions = instructions(memory.map().fd().as_fd().as_raw_fd(), duration);
@@ -51,7 +51,7 @@ impl RcuReader {
     }
 }
 
-/// Copies memory until the duration is over.
+/// Returns code that copies memory until the duration has elapsed.
 fn instructions(memory: i32, duration: Duration) -> Vec<u64> {
     const CLOCK: u64 = 5;
     const PROBE_READ_KERNEL: u64 = 113;
@@ -71,7 +71,7 @@ fn instructions(memory: i32, duration: Duration) -> Vec<u64> {
         code.extend([copy(1, 6), set(2, BYTES as u64), copy(3, 6), call(PROBE_READ_KERNEL)]);
     }
     code.push(call(CLOCK));
-    // r0 -= r7; if r0 > r1, leave the loop; r8 -= 1; if r8 != 0, once more
+    // r0 -= r7; if r0 > r1, leave the loop; r8 -= 1; if r8 != 0, repeat
     code.push(of(0x1f, 0, 7, 0, 0));
     code.extend(load(1, 0, duration.as_nanos() as u64));
     code.extend([of(0x2d, 0, 1, 2, 0), of(0x17, 8, 0, 0, 1)]);

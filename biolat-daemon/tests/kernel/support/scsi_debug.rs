@@ -1,10 +1,10 @@
-//! A drive of the scsi_debug driver: kept in memory, with faults on demand.
+//! A drive of the scsi_debug driver: in memory, with injectable faults.
 
 use std::{thread, time::Duration};
 
 use super::{block, daemon::wait_for, kernel, run};
 
-/// Unloads the driver when it is dropped.
+/// A drive; the driver is unloaded on drop.
 pub(crate) struct ScsiDebug {
     pub(crate) name: String,
 }
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
 }
 
 impl ScsiDebug {
-    /// A drive of 256 MiB. None, and a line that says so, where the kernels have no such driver.
+    /// Loads a drive of 256 MiB. Skips the test and returns `None` where the kernels lack the driver.
     pub(crate) fn load() -> Option<Self> {
         if cfg!(target_arch = "aarch64") {
             kernel::skip("Debian's kernels for arm64 have no scsi_debug");
@@ -40,7 +40,7 @@ impl ScsiDebug {
         Some(Self { name })
     }
 
-    /// Injects a fault into every nth command; 0 ends that.
+    /// Injects a fault into every nth command; 0 stops that.
     pub(crate) fn inject(&self, fault: Fault, every: u32) {
         let set = |name: &str, value: String| {
             std::fs::write(format!("/sys/bus/pseudo/drivers/scsi_debug/{name}"), value).unwrap();

@@ -1,8 +1,8 @@
 """Runs a program in a terminal that pyte emulates.
 
-The arguments are the program's command line. Reads commands from standard input, one JSON object a line, and answers each
-with the state of the screen: {"keys": "q"} types, {"size": [columns, lines]} resizes, {"signal": 15} sends a signal, {}
-only reads the screen.
+The arguments are the program's command line. Reads commands from standard input, one JSON object per line, and answers each
+with the state of the screen: {"keys": "q"} types, {"size": [columns, lines]} resizes, {"signal": 15} sends a signal, and
+{} only reads the screen.
 """
 
 import copy
@@ -22,7 +22,7 @@ CURSOR = 25 << 5
 
 
 class Screen(pyte.Screen):
-    """Restores the main screen when the alternate screen ends, which pyte does not."""
+    """Restores the main screen on leaving the alternate screen, which pyte does not do."""
 
     main_screen = None
 
@@ -68,7 +68,7 @@ def main():
         os.execvp(sys.argv[1], sys.argv[1:])
     status, state = None, "runs"
     while True:
-        # Output that follows within 50 ms belongs together.
+        # Output that follows within 50 ms belongs to the same update.
         while select.select([terminal], [], [], 0.05)[0]:
             try:
                 some = os.read(terminal, 65536)

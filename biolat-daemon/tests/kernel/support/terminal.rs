@@ -1,4 +1,4 @@
-//! A program in a terminal that `terminal.py` emulates.
+//! A program in a terminal emulated by `terminal.py`.
 
 use std::{
     ffi::OsStr,
@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 
 use super::daemon::wait_for;
 
-/// A terminal; its program is killed when it is dropped.
+/// A terminal; its program is killed on drop.
 pub(crate) struct Terminal {
     child: Child,
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-/// The state of the terminal.
+/// State of the terminal.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Screen {
-    /// Without trailing blanks.
+    /// Lines without trailing blanks.
     pub(crate) lines: Vec<String>,
     /// Whether this is the alternate screen.
     pub(crate) alternate: bool,
-    /// Whether the cursor is shown.
+    /// Whether the cursor is visible.
     pub(crate) cursor: bool,
-    /// Whether the terminal's modes are those of the start.
+    /// Whether the terminal's modes are the initial ones.
     pub(crate) restored: bool,
     /// `runs`, `stopped` or `ended`.
     pub(crate) state: String,
-    /// The exit status, negative if it was a signal.
+    /// Exit status, negative if the program was killed by a signal.
     pub(crate) status: Option<i32>,
 }
 
@@ -41,14 +41,14 @@ impl Screen {
         self.lines.iter().any(|line| line.contains(text))
     }
 
-    /// Whether screen, cursor and modes are as at the start.
+    /// Whether screen, cursor and modes are in their initial state.
     pub(crate) fn is_restored(&self) -> bool {
         !self.alternate && self.cursor && self.restored
     }
 }
 
 impl Terminal {
-    /// One of 80 columns and 24 lines.
+    /// Runs a program in a terminal of 80 columns and 24 lines.
     pub(crate) fn run(program: &OsStr, arguments: &[&str]) -> Self {
         let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/support/terminal.py");
@@ -76,7 +76,7 @@ impl Terminal {
         self.execute(&json!({ "signal": signal }))
     }
 
-    /// Polls the screen until the condition holds; returns that screen.
+    /// Polls until the screen satisfies the condition, and returns that screen.
     pub(crate) fn wait_for(&mut self, what: &str, mut condition: impl FnMut(&Screen) -> bool) -> Screen {
         let mut screen = self.look();
         let mut holds = condition(&screen);

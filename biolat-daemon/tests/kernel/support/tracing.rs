@@ -11,7 +11,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Starts counting, in a separate tracing instance.
+    /// Starts counting in a separate tracing instance.
     pub(crate) fn count(event: &'static str, device: &str) -> Self {
         let folder = PathBuf::from("/sys/kernel/debug/tracing/instances/biolat");
         fs::create_dir(&folder).unwrap();
@@ -28,7 +28,7 @@ impl Events {
         events
     }
 
-    /// Stops counting; returns the number of events.
+    /// Stops counting, and returns the number of events.
     pub(crate) fn stop(self) -> usize {
         fs::write(self.folder.join("events/block").join(self.event).join("enable"), "0").unwrap();
         let trace = fs::read_to_string(self.folder.join("trace")).unwrap();

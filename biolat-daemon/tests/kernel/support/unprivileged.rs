@@ -14,17 +14,17 @@ use caps::{
 
 use super::{Folder, daemon::program, kernel};
 
-/// The chart's.
+/// The chart's user.
 const USER: u32 = 65532;
 
-/// A copy that every user can run: only root can access the build directory.
+/// Copies the daemon to where every user can run it; only root can access the build directory.
 pub(crate) fn copy(folder: &Folder) -> PathBuf {
     let copy = folder.0.join("biolat-daemon");
     fs::copy(program(), &copy).unwrap();
     copy
 }
 
-/// A command that runs as the chart's user, with these capabilities only.
+/// Returns a command that runs as the chart's user with only these capabilities.
 pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
     kernel::unlimit_locked_memory();
     let mut command = Command::new(program);
@@ -45,7 +45,7 @@ pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
         }
         Ok(())
     };
-    // SAFETY: it takes no lock that another thread of the parent may hold, except the allocator's, which the C library handles.
+    // SAFETY: takes no lock that another thread of the parent can hold, except the allocator's, which the C library handles.
     unsafe { command.pre_exec(change_user) };
     command
 }

@@ -1,4 +1,4 @@
-//! `docs/api.md` names every field, and none that is not there.
+//! `docs/api.md` lists every field and no others.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use biolat_model::{
 };
 use serde_json::{Value, json};
 
-/// One of everything. Where keys are names of the kernel's, they are what the document calls them.
+/// Returns a snapshot with every field set. Keys that are kernel names have the placeholders of the document.
 fn everything() -> Value {
     let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
     let series = SeriesView {
@@ -90,7 +90,7 @@ fn slow_log() -> ApiSlowLog {
     ApiSlowLog::of(&Snapshot { slow: [io].into(), ..Snapshot::default() }, Some(Duration::ZERO))
 }
 
-/// Devices and I/Os are those of the other documents.
+/// Returns a history whose devices and I/Os are those of the other documents.
 fn history() -> Value {
     let interval = Period {
         began: UNIX_EPOCH,
@@ -127,11 +127,11 @@ fn history() -> Value {
     value
 }
 
-/// Objects that may be null have a row of their own.
+/// Objects that can be null have their own row.
 const MAY_BE_NULL: [&str; 4] = ["devices[].path", "daemon.workload_room", "probe", "process"];
 
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
-    // Histograms are explained once.
+    // Histograms are documented only once.
     let is_histogram = value.get("buckets").is_some();
     if is_histogram || MAY_BE_NULL.contains(&path) {
         found.insert(path.to_owned());
@@ -153,7 +153,7 @@ fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_field_is_in_the_document() {
+fn every_field_is_documented() {
     assert_documented("Fields", &everything());
     assert_documented("Slow and failed I/Os", &serde_json::to_value(slow_log()).unwrap());
     assert_documented("History", &history());
@@ -168,6 +168,6 @@ fn assert_documented(title: &str, model: &Value) {
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let documented: Vec<_> = rows.map(|(field, _)| field.to_owned()).collect();
     assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), found);
-    assert_eq!(documented.len(), found.len(), "a field twice");
+    assert_eq!(documented.len(), found.len(), "duplicate field");
     assert!(section.contains(&format!("| `version` | {VERSION} |")));
 }

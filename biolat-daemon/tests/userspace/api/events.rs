@@ -1,4 +1,4 @@
-//! Streams of events: what they say, how long they live, and what they may take.
+//! Event streams: contents, lifetime and resource limits.
 
 use std::{
     sync::Arc,
@@ -20,10 +20,10 @@ use crate::support::{
 };
 
 const PATH: &str = "/api/v1/events";
-/// Longer than the interval of admission checks, also on a busy machine.
+/// Longer than the interval of admission checks, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A client that reads what has come.
+/// A client that reads an event stream.
 struct Listener {
     stream: TcpStream,
     text: String,
@@ -35,7 +35,7 @@ impl Listener {
             Self { stream: TcpStream::connect(server.address).await.unwrap(), text: String::new() };
         let ask = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n");
         listener.stream.write_all(ask.as_bytes()).await.unwrap();
-        listener.until("\r\n\r\n").await;
+        listener.read_until("\r\n\r\n").await;
         listener
     }
 
@@ -43,25 +43,25 @@ impl Listener {
         self.text.split(' ').nth(1).unwrap()
     }
 
-    /// Reads until it holds this.
-    async fn until(&mut self, wanted: &str) {
+    /// Reads until the text contains `wanted`.
+    async fn read_until(&mut self, wanted: &str) {
         while !self.text.contains(wanted) {
-            assert!(self.more().await, "ended without {wanted:?}: {}", self.text);
+            assert!(self.read_more().await, "ended without {wanted:?}: {}", self.text);
         }
     }
 
-    /// Whether there was more before the end.
-    async fn more(&mut self) -> bool {
+    /// Reads once. Returns false at the end of the stream.
+    async fn read_more(&mut self) -> bool {
         let mut some = [0; 1024];
         let read = timeout(SOON, self.stream.read(&mut some)).await;
-        let read = read.unwrap_or_else(|_| panic!("silence after {}", self.text)).unwrap_or(0);
+        let read = read.unwrap_or_else(|_| panic!("timed out after {}", self.text)).unwrap_or(0);
         self.text.push_str(std::str::from_utf8(&some[..read]).unwrap());
         read > 0
     }
 
-    /// Reads to the end; whether that was an orderly one.
-    async fn end(&mut self) -> bool {
-        while self.more().await {}
+    /// Reads to the end. Returns whether the stream ended properly.
+    async fn read_to_end(&mut self) -> bool {
+        while self.read_more().await {}
         self.text.ends_with("\r\n0\r\n\r\n")
     }
 
@@ -70,7 +70,7 @@ impl Listener {
     }
 }
 
-/// A snapshot so many seconds after another one.
+/// Returns the first snapshot with a timestamp this many seconds later.
 fn snapshot_after(first: &Snapshot, seconds: u64) -> Option<Arc<Snapshot>> {
     Some(Arc::new(Snapshot { taken: first.taken + Duration::from_secs(seconds), ..first.clone() }))
 }
@@ -82,10 +82,10 @@ async fn tag(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn each_collection_is_an_event() {
+async fn sends_event_per_collection() {
     let server = Server::start(None, Limits::default()).await;
     let mut listener = Listener::new(&server).await;
-    listener.until("retry: 2000\n\n").await;
+    listener.read_until("retry: 2000\n\n").await;
     let head = listener.text.to_ascii_lowercase();
     assert!(
         head.starts_with("http/1.1 200") && head.contains("content-type: text/event-stream\r\n"),
@@ -101,16 +101,16 @@ async fn each_collection_is_an_event() {
         let json: serde_json::Value =
             serde_json::from_slice(&server.get("/api/v1/snapshot", "").await.body).unwrap();
         listener
-            .until(&format!("event: collection\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"]))
+            .read_until(&format!("event: collection\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"]))
             .await;
         assert_eq!(listener.count("event: collection\n"), number as usize, "{}", listener.text);
-        // As a client that has fetched the figures of this event asks again.
+        // A client that already has the snapshot of this event asks again.
         let again = server.get("/api/v1/snapshot", &format!("If-None-Match: {tag}\r\n")).await;
         assert_eq!(again.status, 304);
     }
-    // Who comes later has the last one at once.
+    // A client that connects later gets the latest event at once.
     let mut second = Listener::new(&server).await;
-    second.until("data: {").await;
+    second.read_until("data: {").await;
     assert!(second.text.contains(&tag(&server).await));
 
     let head = server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
@@ -121,37 +121,37 @@ async fn each_collection_is_an_event() {
     );
 }
 
-/// Neither the time for a head nor that for an answer ends it.
+/// The time limits for a request head and for a response do not apply to it.
 #[tokio::test]
-async fn an_idle_stream_has_a_heartbeat_and_stays_open() {
+async fn idle_stream_stays_open_with_heartbeats() {
     let short = Duration::from_millis(300);
     let limits =
         Limits { head: short, write: short, answer: short, heartbeat: 4 * short, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut listener = Listener::new(&server).await;
     let began = Instant::now();
-    listener.until("\n:\n\n").await;
+    listener.read_until("\n:\n\n").await;
     assert!(began.elapsed() > 3 * short, "{:?}", began.elapsed());
     while listener.count(":\n\n") < 4 {
-        assert!(listener.more().await, "it lives: {}", listener.text);
+        assert!(listener.read_more().await, "the stream ended: {}", listener.text);
     }
     assert_eq!(listener.count("event:"), 1);
 }
 
 #[tokio::test]
-async fn a_stream_has_a_longest_life() {
+async fn closes_stream_at_maximum_age() {
     let server =
         Server::start(Some(snapshot(1)), Limits { stream: Duration::from_millis(300), ..Limits::default() })
             .await;
     let mut listener = Listener::new(&server).await;
     let began = Instant::now();
-    assert!(listener.end().await, "{}", listener.text);
+    assert!(listener.read_to_end().await, "{}", listener.text);
     assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn the_number_of_streams_is_limited() {
-    // An eighth of the connections at the most.
+async fn limits_number_of_streams() {
+    // An eighth of the connections at most.
     let limits = Limits { connections: 16, streams: 32, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut listeners = vec![Listener::new(&server).await, Listener::new(&server).await];
@@ -162,9 +162,9 @@ async fn the_number_of_streams_is_limited() {
         assert!(refused.text().contains("/api/v1/snapshot"));
     }
     assert_eq!(server.get("/metrics", "").await.status, 200);
-    // Asking what there is takes no stream.
+    // A HEAD request does not take a stream.
     assert_eq!(server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\n\r\n")).await.status, 200);
-    // Who goes makes room, a hundred times.
+    // A client that disconnects frees its stream, a hundred times in a row.
     for _ in 0..100 {
         drop(listeners.pop());
         let began = Instant::now();
@@ -177,12 +177,12 @@ async fn the_number_of_streams_is_limited() {
         };
         listeners.push(again);
     }
-    listeners[0].until("event: collection").await;
+    listeners[0].read_until("event: collection").await;
 }
 
-/// A stream that is not read, and so many snapshots that the socket buffers cannot hold their events.
+/// Opens a stream that is never read, and publishes so many snapshots that the socket buffers cannot hold their events.
 async fn unread_stream(server: &Server, first: &Snapshot) -> TcpStream {
-    // The listener has its limits by now, which connections inherit.
+    // The listener has set its socket options by now; new connections inherit them.
     assert_eq!(server.get("/-/ready", "").await.status, 200);
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -190,38 +190,38 @@ async fn unread_stream(server: &Server, first: &Snapshot) -> TcpStream {
     stream.write_all(format!("GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
     stream.readable().await.unwrap();
     let began = Instant::now();
-    // A megabyte of events, if each were kept.
+    // A megabyte of events, if all were kept.
     for number in 0..10_000 {
         server.snapshots.send_replace(snapshot_after(first, number));
         yield_now().await;
         yield_now().await;
     }
-    assert!(began.elapsed() < SOON, "too slow to tell: {:?}", began.elapsed());
+    assert!(began.elapsed() < SOON, "too slow to test this: {:?}", began.elapsed());
     stream
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_misses_events_and_loses_the_stream() {
+async fn unread_stream_skips_events_and_is_closed() {
     let limits = Limits { streams: 1, write: Duration::from_secs(3), ..Limits::default() };
     let first = snapshot(1);
     let server = Server::start(Some(first.clone()), limits).await;
     let mut stream = unread_stream(&server, &first).await;
-    // The last one is there all the same when the client goes on reading.
+    // The latest event still arrives when the client resumes reading.
     let (mut bytes, last) = (0, tag(&server).await);
     let mut text = String::new();
     while !text.contains(&last) {
         let mut some = vec![0; 4096];
         let read = timeout(SOON, stream.read(&mut some)).await.unwrap().unwrap();
-        assert!(read > 0, "it ended");
+        assert!(read > 0, "the stream ended");
         bytes += read;
         text.push_str(std::str::from_utf8(&some[..read]).unwrap());
     }
     println!("{bytes} bytes of 10,000 events");
-    assert!(bytes < 200 << 10, "{bytes} bytes were kept");
+    assert!(bytes < 200 << 10, "{bytes} bytes were buffered");
 
     let began = Instant::now();
     while Listener::new(&server).await.status() == "503" {
-        assert!(began.elapsed() < 3 * SOON, "the stream goes to another client");
+        assert!(began.elapsed() < 3 * SOON, "no stream became available to another client");
         for number in 0..1000 {
             server.snapshots.send_replace(snapshot_after(&first, number));
             yield_now().await;
@@ -230,32 +230,32 @@ async fn a_client_that_does_not_read_misses_events_and_loses_the_stream() {
 }
 
 #[tokio::test]
-async fn streams_do_not_hold_up_the_end() {
+async fn streams_do_not_delay_stop() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
     let first = snapshot(1);
     let server = Server::start(Some(first.clone()), limits).await;
     let mut listener = Listener::new(&server).await;
-    listener.until("event: collection").await;
+    listener.read_until("event: collection").await;
     let _unread = unread_stream(&server, &first).await;
     server.stop.send(true).unwrap();
-    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
-    assert!(listener.end().await, "an orderly end: {}", listener.text);
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server did not stop").unwrap();
+    assert!(listener.read_to_end().await, "the stream was cut off: {}", listener.text);
 }
 
-/// As when the daemon ends: a last snapshot, and then no more.
+/// When the daemon stops, it publishes a last snapshot and then closes the channel.
 #[tokio::test]
-async fn the_last_snapshot_is_announced_before_an_orderly_end() {
+async fn announces_last_snapshot_before_end() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     let mut listener = Listener::new(&server).await;
-    listener.until("event: collection").await;
+    listener.read_until("event: collection").await;
     server.snapshots.send_replace(snapshot_after(&snapshot(1), 10));
     drop(server.snapshots);
-    assert!(listener.end().await, "{}", listener.text);
+    assert!(listener.read_to_end().await, "{}", listener.text);
     assert_eq!(listener.count("event: collection"), 2, "{}", listener.text);
 }
 
 #[tokio::test]
-async fn without_the_page_there_are_no_events() {
+async fn disabled_page_has_no_events() {
     let server = Server::start_with(
         ServeConfig { live: false, ..serve_config() },
         Some(snapshot(1)),

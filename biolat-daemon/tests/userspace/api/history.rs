@@ -1,4 +1,4 @@
-//! What came in each interval, as JSON.
+//! The growth in each interval, as JSON.
 
 use std::{
     io::Read as _,
@@ -27,7 +27,7 @@ fn document(body: &[u8]) -> ApiHistory {
     serde_json::from_slice(body).unwrap()
 }
 
-/// A body without the framing of its chunks.
+/// Removes the chunked framing from a body.
 fn unchunked(body: &[u8]) -> Vec<u8> {
     chunks(body).concat()
 }
@@ -50,7 +50,7 @@ fn seconds(time: SystemTime) -> f64 {
 }
 
 #[tokio::test]
-async fn a_range_is_served() {
+async fn serves_range() {
     let (history, now) = filled(2, 20);
     let server = Server::of_history(&history).await;
     let (from, to) = (seconds(now) - 50.0, seconds(now) - 25.0);
@@ -73,7 +73,7 @@ async fn a_range_is_served() {
     assert_eq!(bytes, [11, 12, 13, 14, 15]);
     let op = &answer.intervals[0].devices[0].series[0];
     assert_eq!((op.histograms[3].count(), op.histograms[3].sum_ns), (160 * 11, 11_000));
-    // By size and by workload, too: what no workload has done is that of others.
+    // Sizes and workloads are included; I/O of no workload is attributed to `other`.
     assert_eq!(answer.breakdown_from, answer.complete_from);
     assert_eq!(op.sizes.as_ref().unwrap().requests.buckets, [(12, 160 * 11)]);
     let workloads = answer.intervals[0].workloads.as_ref().unwrap();
@@ -81,7 +81,7 @@ async fn a_range_is_served() {
         (workload.name.as_str(), workload.usage[0].bytes / 4096, workload.usage[0].latency.count())
     });
     assert_eq!(figures.collect::<Vec<_>>(), [("a.service", 11, 0), ("other", 0, 160 * 11)]);
-    // Added up in steps, and with everything by default.
+    // Intervals are merged by `step`; without parameters, everything is returned.
     let reply = server.get(&format!("{PATH}?from={from}&to={to}&step=15s"), "").await;
     let answer = document(&unchunked(&reply.body));
     let bytes: Vec<_> =
@@ -92,7 +92,7 @@ async fn a_range_is_served() {
 }
 
 #[tokio::test]
-async fn compressed_it_is_the_same() {
+async fn gzip_history_is_identical() {
     let (history, now) = filled(3, 200);
     let server = Server::of_history(&history).await;
     let path = format!("{PATH}?from={}", seconds(now) - 900.0);
@@ -107,13 +107,13 @@ async fn compressed_it_is_the_same() {
     assert_eq!(
         plain.intervals.iter().map(|interval| interval.collections).sum::<u64>(),
         0,
-        "these have no health"
+        "synthetic snapshots have no health"
     );
     assert!(compressed.len() < 250_000, "{} bytes", compressed.len());
 }
 
 #[tokio::test]
-async fn without_intervals_and_without_a_history() {
+async fn serves_empty_and_disabled_history() {
     let empty =
         SharedHistory::new(HistoryLimits { age: Duration::from_secs(60), bytes: 1 << 20 }, Duration::ZERO);
     let reply = Server::of_history(&empty).await.get(PATH, "").await;
@@ -128,7 +128,7 @@ async fn without_intervals_and_without_a_history() {
 }
 
 #[tokio::test]
-async fn bad_ranges_and_methods() {
+async fn rejects_bad_ranges_and_methods() {
     let (history, _) = filled(1, 3);
     let server = Server::of_history(&history).await;
     for (query, why) in [
@@ -152,10 +152,10 @@ async fn bad_ranges_and_methods() {
     assert_eq!(post.status, 405);
 }
 
-/// Clients that ask and do not read: eight get an answer, others are told to come back, and all other endpoints answer. When
-/// they are gone, the history is there again.
+/// Clients that request a response and do not read it: eight get one, the rest are told to retry, and all other endpoints still
+/// work. When the clients are gone, the history is available again.
 #[tokio::test]
-async fn clients_that_do_not_read() {
+async fn limits_clients_that_do_not_read() {
     let (history, now) = filled(40, 100);
     let server = Server::of_history(&history).await;
     let request = format!("GET {PATH}?from={} HTTP/1.1\r\nHost: x\r\n\r\n", seconds(now) - 4000.0);
@@ -171,7 +171,7 @@ async fn clients_that_do_not_read() {
     let reply = server.get(PATH, "").await;
     assert_eq!((reply.status, reply.text().as_str()), (503, "too many clients read the history\n"));
     assert!(reply.head.contains("retry-after: 1\r\n"), "{}", reply.head);
-    // Of requests that are sent at once, the first is answered and closes the connection.
+    // Of pipelined requests only the first is answered; that closes the connection.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request.repeat(10).as_bytes()).await.unwrap();
     let mut answers = vec![0; 1 << 16];
@@ -185,7 +185,7 @@ async fn clients_that_do_not_read() {
     for path in ["/metrics", "/api/v1/snapshot", "/-/healthy"] {
         assert_eq!(server.get(path, "").await.status, 200, "{path}");
     }
-    // The collector goes on.
+    // Recording still works.
     let before = history.bytes();
     let snapshot = Snapshot { taken: SystemTime::now(), ..snapshot(40) };
     history.record(&Arc::new(snapshot), Duration::from_secs(9000));
@@ -195,14 +195,14 @@ async fn clients_that_do_not_read() {
         if server.get(&format!("{PATH}?from=-1s"), "").await.status == 200 {
             break;
         }
-        assert!(attempt < 100, "no reader is free");
+        assert!(attempt < 100, "no reader slot became free");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Megabytes of JSON, a few intervals at a time.
+/// Megabytes of JSON, encoded a few intervals at a time.
 #[tokio::test]
-async fn a_large_answer_is_encoded_in_parts() {
+async fn encodes_large_history_in_parts() {
     let (history, now) = filled(20, 150);
     let server = Server::of_history(&history).await;
     let reply = server.get(&format!("{PATH}?from={}", seconds(now) - 4000.0), "").await;
@@ -212,12 +212,12 @@ async fn a_large_answer_is_encoded_in_parts() {
     let interval = all / 150;
     assert!(all > 10_000_000, "{all} bytes");
     assert!(chunks.len() > 50 && longest < 2 * interval + 32_768, "{} chunks, {longest} bytes", chunks.len());
-    assert!(chunks.last().unwrap().ends_with(b"]}"), "the document ends");
+    assert!(chunks.last().unwrap().ends_with(b"]}"), "the document is incomplete");
 }
 
-/// It has sent its request and closes its direction. In between two parts, nothing is being sent.
+/// The client shuts down its sending side after the request. Between two parts nothing is being sent.
 #[tokio::test]
-async fn a_client_that_has_closed_its_direction_gets_all_of_it() {
+async fn half_closed_client_gets_whole_history() {
     let (history, now) = filled(20, 60);
     let server = Server::of_history(&history).await;
     let request = format!("GET {PATH}?from={} HTTP/1.1\r\nHost: x\r\n\r\n", seconds(now) - 4000.0);
@@ -231,9 +231,9 @@ async fn a_client_that_has_closed_its_direction_gets_all_of_it() {
     }
 }
 
-/// The gauge is the memory that the store has, with a history only.
+/// The gauge shows the memory of the store, and exists only with a history.
 #[tokio::test]
-async fn its_memory_is_a_metric() {
+async fn exposes_history_memory() {
     let (history, _) = filled(2, 20);
     let reply = Server::of_history(&history).await.get("/metrics", "").await;
     let line = format!("\nbiolat_history_bytes {}\n", history.bytes());

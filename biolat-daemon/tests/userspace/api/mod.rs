@@ -1,4 +1,4 @@
-//! The API over real sockets, with snapshots made by hand.
+//! The API over real sockets, with synthetic snapshots.
 
 mod document;
 mod events;

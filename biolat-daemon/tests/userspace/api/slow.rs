@@ -37,7 +37,7 @@ fn with_log(ios: &[SlowIo]) -> Snapshot {
     Snapshot { slow: ios.into(), slow_dropped: 3, ..snapshot(1) }
 }
 
-/// The document as the first release wrote it: see `older_and_newer_daemons_are_read`.
+/// The document as written by the first release: see `reads_older_and_newer_daemons`.
 const FIRST: &str = r#"{
     "version": 1, "biolat": "0.1.0", "host": "example", "taken": 9.5, "started": 1.0, "interval": 5.0,
     "threshold": 0.1, "dropped": 3,
@@ -49,7 +49,7 @@ const FIRST: &str = r#"{
 }"#;
 
 #[test]
-fn the_log_of_a_snapshot() {
+fn slow_log_matches_snapshot() {
     let snapshot = Snapshot {
         taken: UNIX_EPOCH + Duration::from_millis(9_500),
         started: UNIX_EPOCH + Duration::from_secs(1),
@@ -63,7 +63,7 @@ fn the_log_of_a_snapshot() {
 }
 
 #[test]
-fn absent_latencies_are_unknown() {
+fn missing_latencies_are_none() {
     let sparse =
         FIRST.replace(r#""admission": null, "queue": 0.25, "device": 30.0, "total": null"#, r#""later": 1"#);
     let log: ApiSlowLog = serde_json::from_str(&sparse).unwrap();
@@ -71,7 +71,7 @@ fn absent_latencies_are_unknown() {
 }
 
 #[tokio::test]
-async fn the_log_is_served() {
+async fn serves_slow_log() {
     let config = ServeConfig { slow: Some(Duration::from_millis(50)), ..serve_config() };
     let server = Server::start_with(config, None, Limits::default()).await;
     assert_eq!(server.get(PATH, "").await.status, 503, "before the first collection");

@@ -1,4 +1,4 @@
-//! The model as JSON, and who has it already.
+//! The snapshot as JSON, and conditional requests.
 
 use std::{
     io::Read as _,
@@ -18,15 +18,15 @@ use crate::support::{
 
 const PATH: &str = "/api/v1/snapshot";
 
-/// A header, in lower case.
+/// Returns a header of the response, in lower case.
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     reply.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// The model as the first release wrote it. `first.json` never changes: fields that were added later have a default, so that
-/// `biolat` reads older daemons, and fields that it does not know are ignored, so that it reads newer ones.
+/// The snapshot as written by the first release. `first.json` never changes: fields added later have a default, so `biolat` can
+/// read older daemons, and unknown fields are ignored, so it can read newer ones.
 #[test]
-fn older_and_newer_daemons_are_read() {
+fn reads_older_and_newer_daemons() {
     let first = include_str!("first.json");
     let read: Snapshot = serde_json::from_str(first).unwrap();
     let device = &read.devices[0];
@@ -41,7 +41,7 @@ fn older_and_newer_daemons_are_read() {
 }
 
 #[tokio::test]
-async fn the_snapshot_is_the_model() {
+async fn serves_snapshot() {
     let server = Server::start(None, Limits::default()).await;
     let early = server.get(PATH, "").await;
     assert_eq!(early.status, 503, "before the first collection");
@@ -74,11 +74,11 @@ async fn the_snapshot_is_the_model() {
 }
 
 #[tokio::test]
-async fn what_a_client_has_is_not_sent_again() {
+async fn unchanged_snapshot_is_not_sent_again() {
     let first = snapshot(3);
     let server = Server::start(Some(first.clone()), Limits::default()).await;
     let whole = server.get(PATH, "").await;
-    // The head was made lower case: the tag with it.
+    // `Reply` converts the head to lower case, including the tag.
     let tag = header(&whole, "etag").unwrap().to_owned().replacen("w/", "W/", 1);
     for known in [tag.clone(), tag.replace("W/", ""), "*".into(), format!("\"x\", {tag}")] {
         for encoding in ["", "Accept-Encoding: gzip\r\n"] {
@@ -91,7 +91,7 @@ async fn what_a_client_has_is_not_sent_again() {
     }
     assert_eq!(server.get(PATH, "If-None-Match: \"x\"\r\n").await.status, 200);
 
-    // Another collection, one that failed, and a restart in the same moment.
+    // A later collection, a failed one, and a restart at the same moment.
     let next = Snapshot { taken: first.taken + Duration::from_millis(100), ..first.clone() };
     let restarted = Snapshot { started: SystemTime::now(), ..first.clone() };
     let health = Health { failures: 1, ..first.health.clone() };
@@ -105,7 +105,7 @@ async fn what_a_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_names_what_is() {
+async fn not_found_names_existing_paths() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     for path in
         ["/api", "/api/", "/api/v1", "/api/v1/", "/api/v2/snapshot", "/api/v1/snapshots", "/api/v1/snapshot/"]
