@@ -1,4 +1,4 @@
-"""What is marked in all panels: alerts that fire, and restarts of biolat."""
+"""The annotations in all panels: firing alerts and restarts of biolat."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard
@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard
 from latencies import BY_DEVICE, BY_NODE, NODE, NOW, highest, most, without_other_models
 from panels import DATASOURCE
 
-# Alerts may have no device or no instance. What an alert on a drive that is gone was, no model tells: it is shown.
+# Some alerts have no device or no instance. A drive that is gone has no model: its alerts are always shown.
 FIRING = 'alertname=~"Block.*|Biolat.*", alertstate="firing"'
 CHOSEN = 'cluster=~"$cluster", instance=~"$node|", device=~"$device|"'
 

@@ -1,4 +1,4 @@
-"""The row on biolat itself: its cost, gaps in its figures, its versions. Of the chosen clusters and nodes, whatever model."""
+"""The row on biolat itself: its cost, gaps in its figures, its versions. The chosen model does not matter."""
 
 from latencies import BY_DEVICE, BY_NODE, DEVICE, NODE, NOW, gauge, highest, most, rate, summed
 from panels import columns, lines, row
@@ -17,7 +17,7 @@ def _gauge(metric, labels=NODE):
 
 
 def _age(window):
-    """Those that are oldest at the end of the time range rank highest."""
+    """The age of the figures, ranked at the end of the time range."""
     collected = f"biolat_collect_timestamp_seconds{{{NODE}}}{'' if window == NOW else ' @ end()'}"
     return highest(BY_NODE, f"timestamp({collected}) - {collected}")
 
@@ -28,20 +28,20 @@ def _run_time(window):
 
 
 def _missed(window):
-    """By drive; where a daemon does not expose that, over its ops."""
+    """Missed completions by drive, summed over ops for daemons without the series by drive."""
     by_drive, by_op = (
         summed(BY_DEVICE, rate(f"biolat_unseen_{of}_total", DEVICE, window)) for of in ("ios", "completions")
     )
     return f"{by_drive} or {by_op}"
 
 
-def figures(board, ask):
+def figures(board, histograms):
     def panel(title, description, unit, *queries, nodes=NODES, **options):
         return lines(title, f"{description} {nodes}", unit, *queries, width=8, **options)
 
     def collection(share):
         return most(
-            10, lambda window: ask.quantile(share, "biolat_collect_duration_seconds", NODE, BY_NODE, window)
+            10, lambda window: histograms.quantile(share, "biolat_collect_duration_seconds", NODE, BY_NODE, window)
         )
 
     row(
@@ -56,7 +56,7 @@ def figures(board, ask):
         panel("Memory", "Resident memory of the daemon.", "bytes", (_gauge("process_resident_memory_bytes", PROCESS), LEGEND)),
         panel(
             "Kernel memory",
-            "Kernel memory of the counters by device and op, on all CPUs. Those of workloads take up to 64 MiB more.",
+            "Kernel memory of the counters by device and op, on all CPUs. The counters of workloads take up to 64 MiB more.",
             "bytes",
             (_gauge("biolat_map_bytes"), LEGEND),
         ),
@@ -72,7 +72,7 @@ def figures(board, ask):
             "Time since the figures were read from the kernel: at most the daemon's --interval.",
             "s",
             (most(20, _age), LEGEND),
-            nodes="The twenty with the oldest ones at the end of the time range.",
+            nodes="The twenty with the oldest figures at the end of the time range.",
             minimum=None,
         ),
         panel(
@@ -84,33 +84,33 @@ def figures(board, ask):
         ),
         panel(
             "Probe run time",
-            "Mean time of a run of the probe. Needs --probe-stats, which itself costs more than the probe.",
+            "Mean duration of a run of the probe. Needs --probe-stats, which costs more than the probe itself.",
             "s",
             (most(20, _run_time), LEGEND),
         ),
         panel(
             "Lost completions",
-            "Completions per second that are in no histogram. iostats_off, passthrough and no_disk are configuration "
-            "or commands; the other reasons are faults.",
+            "Completions per second that are missing from all histograms. iostats_off, passthrough and no_disk are due to "
+            "configuration or commands; the other reasons are faults.",
             "iops",
             (_growth("biolat_lost_completions_total", by=(*BY_NODE, "reason")), f"{LEGEND} {{{{reason}}}}"),
         ),
         panel(
             "Missed completions",
-            "Completions per second in the kernel's disk statistics that the probe missed: a lower bound.",
+            "Completions per second that the kernel accounted and the probe missed: a lower bound.",
             "iops",
             (most(20, _missed), f"{LEGEND} {{{{device}}}}"),
         ),
         columns(
             "Series slots",
-            "Series that the probe has room for; the number grows with the series in use. The hundred largest.",
+            "Number of series that the probe has room for. It grows with the series in use. The hundred largest.",
             [f"topk(100, {highest(BY_NODE, gauge('biolat_series_slots', NODE))})"],
             {"cluster": "Cluster", "instance": "Node", "Value": "Series"},
             width=12,
         ),
         columns(
             "Versions",
-            "How many nodes run which version of biolat. The hundred with the most nodes.",
+            "Nodes per version of biolat. The hundred versions with the most nodes.",
             [f"topk(100, count by (cluster, version, revision) (biolat_build_info{{{NODE}}}))"],
             {"cluster": "Cluster", "version": "Version", "revision": "Revision", "Value": "Nodes"},
             width=12,

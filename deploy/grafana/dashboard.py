@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes biolat.json and biolat-classic.json: one dashboard, for native and for classic histograms.
+"""Generates biolat.json and biolat-classic.json: the same dashboard for native and for classic histograms.
 
-Needs Python 3.11 or later and grafana-foundation-sdk, Grafana's own types for dashboards. With --check it writes nothing
-and fails if the committed files differ from what it generates, or if faults.py would not find a mistake in them.
+Needs Python 3.11 or later and grafana-foundation-sdk, Grafana's own types for dashboards. With --check it writes nothing, and
+fails if the committed files are stale or if faults.py misses one of the deliberate mistakes.
 """
 
 import json
@@ -20,7 +20,7 @@ from fail_slow import fail_slow
 from faults import faults
 from fleet import fleet
 from latencies import Classic, Native
-from mistakes import missed
+from mistakes import undetected
 from sizes import sizes
 from unfinished import hangs, slow
 from variables import variables
@@ -30,14 +30,14 @@ HERE = pathlib.Path(__file__).parent
 
 
 def each(panels):
-    """All panels, each row before those in it."""
+    """All panels, each row before its panels."""
     for panel in panels:
         yield panel
         yield from getattr(panel, "panels", None) or ()
 
 
 def arrange(panels, top=0):
-    """Panels from left to right and top to bottom, as Grafana stores them: those in a collapsed row take no room."""
+    """Places panels from left to right and top to bottom, as Grafana does: panels in a collapsed row take no room."""
     left = bottom = 0
     for panel in panels:
         place = panel.grid_pos
@@ -48,18 +48,18 @@ def arrange(panels, top=0):
         arrange(getattr(panel, "panels", None) or (), bottom)
 
 
-def build(ask):
-    board = builders.Dashboard(ask.title).uid(ask.uid).tags(["biolat", "storage", "nvme", ask.kind])
-    board.description(f"Latency of block I/O, measured by biolat, from {ask.kind} histograms.")
+def build(histograms):
+    board = builders.Dashboard(histograms.title).uid(histograms.uid).tags(["biolat", "storage", "nvme", histograms.kind])
+    board.description(f"Latency of block I/O, measured by biolat, from {histograms.kind} histograms.")
     board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     board.readonly()
     variables(board)
     annotations(board)
     for part in (fleet, fail_slow, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
-        part(board, ask)
+        part(board, histograms)
     built = board.build()
     arrange(built.panels)
-    # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.
+    # Grafana assigns the dashboard's id on import. Panels keep their ids, because links contain them.
     for place, panel in enumerate(each(built.panels), 1):
         panel.id_val = place
     text = JSONEncoder(sort_keys=True, indent=1).encode(built)
@@ -68,18 +68,18 @@ def build(ask):
 
 def main():
     stale = []
-    for ask in (Native(), Classic()):
-        path, text = HERE / f"{ask.uid}.json", build(ask)
+    for histograms in (Native(), Classic()):
+        path, text = HERE / f"{histograms.uid}.json", build(histograms)
         if found := list(faults(json.loads(text))):
             sys.exit("\n".join(f"{path.name}: {fault}" for fault in found))
         if "--check" not in sys.argv:
             path.write_text(text)
-        elif undetected := list(missed(json.loads(text))):
-            sys.exit("\n".join(f"{path.name}: {mistake}" for mistake in undetected))
+        elif missed := list(undetected(json.loads(text))):
+            sys.exit("\n".join(f"{path.name}: {mistake}" for mistake in missed))
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
     if stale:
-        sys.exit(f"{', '.join(stale)}: not what dashboard.py generates; run cargo xtask deploy --write grafana, and commit")
+        sys.exit(f"{', '.join(stale)}: stale; run cargo xtask deploy --write grafana and commit the result")
 
 
 if __name__ == "__main__":

@@ -4,31 +4,31 @@ from latencies import BY_DEVICE, DEVICE, DEVICE_OP, FLEET_DEVICE, NOW, gauge, hi
 from panels import columns, heat_map, lines, row
 
 PHASES = {
-    "total": "From the allocation of a request to its completion. A wait before the request exists is not included.",
+    "total": "From the allocation of a request to its completion. Waits before the allocation are not included.",
     "admission": "From the submission of an I/O to the allocation of its request: writeback throttling, io.cost, io.latency, "
-    "a free tag. The wait of io.max is not included. Empty where the kernel keeps no timestamp of it.",
+    "a free tag. The wait for io.max is not included. Empty where the kernel does not timestamp the submission.",
     "queue": "From the allocation of a request to its dispatch to the driver: plug and I/O scheduler. Empty where the kernel "
-    "does not record the dispatch.",
-    "device": "From the dispatch to the driver to completion: driver and drive. Empty where the kernel does not record the "
-    "dispatch.",
+    "does not timestamp the dispatch.",
+    "device": "From the dispatch to the driver to the completion: driver and drive. Empty where the kernel does not timestamp "
+    "the dispatch.",
 }
 TOTAL = "biolat_total_latency_seconds"
 DEVICE_LATENCY = "biolat_device_latency_seconds"
 BY_OP = (*BY_DEVICE, "op")
 LEGEND = "{{cluster}} {{instance}} {{device}}"
 TWENTY = "The twenty with the highest values over the time range."
-SLOWEST = "The twenty slowest drives over the time range that do not spin, and the twenty slowest of all."
+SLOWEST = "Over the time range, the twenty slowest drives that do not spin, and the twenty slowest of all."
 QUANTILES = ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"))
 
 
-def latency(board, ask):
+def latency(board, histograms):
     """A row per op: latency by phase and by device."""
 
     def quantiles(phase):
         metric = f"biolat_{phase}_latency_seconds"
 
         def by_cluster(share):
-            return most(10, lambda window: ask.quantile(share, metric, DEVICE_OP, ("cluster",), window))
+            return most(10, lambda window: histograms.quantile(share, metric, DEVICE_OP, ("cluster",), window))
 
         return lines(
             f"$op: {phase}, quantiles",
@@ -41,9 +41,9 @@ def latency(board, ask):
         )
 
     def p99(window):
-        """Of the device, or of all where that is not recorded: NaN is not >= 0."""
-        of_device = ask.quantile(0.99, DEVICE_LATENCY, DEVICE_OP, BY_DEVICE, window)
-        return f"({of_device} >= 0) or {ask.quantile(0.99, TOTAL, DEVICE_OP, BY_DEVICE, window)}"
+        """The p99 of the device latency, or of the total latency where that is NaN, which is not >= 0."""
+        of_device = histograms.quantile(0.99, DEVICE_LATENCY, DEVICE_OP, BY_DEVICE, window)
+        return f"({of_device} >= 0) or {histograms.quantile(0.99, TOTAL, DEVICE_OP, BY_DEVICE, window)}"
 
     row(
         board,
@@ -52,8 +52,8 @@ def latency(board, ask):
             heat_map(
                 f"$op: {phase}",
                 f"{description} All chosen devices together.",
-                ask.histogram(f"biolat_{phase}_latency_seconds", DEVICE_OP),
-                ask.heatmap_format,
+                histograms.histogram(f"biolat_{phase}_latency_seconds", DEVICE_OP),
+                histograms.heatmap_format,
                 width=6,
             )
             for phase, description in PHASES.items()
@@ -61,7 +61,7 @@ def latency(board, ask):
         *(quantiles(phase) for phase in ("total", "admission", "device")),
         lines(
             "$op: p99 by device",
-            "The 99th percentile of the device latency; where the kernel does not record the dispatch, of the total latency. "
+            "The p99 of the device latency, or of the total latency where the kernel does not timestamp the dispatch. "
             f"{SLOWEST}",
             "s",
             (slowest(20, p99), LEGEND),
@@ -73,25 +73,25 @@ def latency(board, ask):
     )
 
 
-def load(board, ask):
-    admission = ask.sum("biolat_admission_latency_seconds", DEVICE, BY_DEVICE)
-    queue = ask.sum("biolat_queue_latency_seconds", DEVICE, BY_DEVICE)
-    # The queue is part of it where the kernel does not record the dispatch.
-    device = f"(({ask.sum(DEVICE_LATENCY, DEVICE, BY_DEVICE)}) > 0 or {ask.sum(TOTAL, DEVICE, BY_DEVICE)})"
+def load(board, histograms):
+    admission = histograms.sum("biolat_admission_latency_seconds", DEVICE, BY_DEVICE)
+    queue = histograms.sum("biolat_queue_latency_seconds", DEVICE, BY_DEVICE)
+    # Where the kernel does not timestamp the dispatch, this includes the queue.
+    device = f"(({histograms.sum(DEVICE_LATENCY, DEVICE, BY_DEVICE)}) > 0 or {histograms.sum(TOTAL, DEVICE, BY_DEVICE)})"
     waits = f"({admission} + {queue} or {queue})"
 
     def busiest(count, query):
-        return of_most(count, query, lambda window: ask.sum(TOTAL, DEVICE, BY_DEVICE, window))
+        return of_most(count, query, lambda window: histograms.sum(TOTAL, DEVICE, BY_DEVICE, window))
 
     def size(window):
-        count = ask.count(TOTAL, DEVICE_OP, BY_OP, window)
+        count = histograms.count(TOTAL, DEVICE_OP, BY_OP, window)
         return f"{summed(BY_OP, rate('biolat_io_bytes_total', DEVICE_OP, window))} / ({count} > 0)"
 
     flushes = f'{DEVICE}, op="flush"'
 
     def flush_latency(share):
         def quantile(share):
-            return lambda window: ask.quantile(share, TOTAL, flushes, BY_DEVICE, window)
+            return lambda window: histograms.quantile(share, TOTAL, flushes, BY_DEVICE, window)
 
         return slowest(20, quantile(share), ranking=quantile(0.99))
 
@@ -102,7 +102,7 @@ def load(board, ask):
             "IOPS",
             f"I/Os per second, as the kernel's disk statistics count them. {TWENTY}",
             "iops",
-            (most(20, lambda window: ask.count(TOTAL, DEVICE_OP, BY_OP, window)), f"{LEGEND} {{{{op}}}}"),
+            (most(20, lambda window: histograms.count(TOTAL, DEVICE_OP, BY_OP, window)), f"{LEGEND} {{{{op}}}}"),
         ),
         lines(
             "Throughput",
@@ -115,8 +115,8 @@ def load(board, ask):
         ),
         lines(
             "I/Os in flight, on average",
-            "Mean number of I/Os that wait for admission, that wait in the queue, and that are in the device: seconds of "
-            "latency per second. I/O that has not completed is not included. The ten devices with the most.",
+            "Mean number of I/Os waiting for admission, waiting in the queue, and in the device: seconds of latency per second. "
+            "I/O still in flight is not included. The ten devices with the most.",
             "short",
             (busiest(10, admission), f"{LEGEND} admission"),
             (busiest(10, queue), f"{LEGEND} queue"),
@@ -125,22 +125,22 @@ def load(board, ask):
         ),
         lines(
             "Share of time waiting",
-            "Share of its time that an I/O waits for admission and in the queue, before dispatch to the driver: towards 1 "
-            "the drive is saturated, or a limit holds its I/O back. The twenty devices with the most I/Os in flight.",
+            "Share of its time that an I/O waits for admission and in the queue, before its dispatch to the driver. Close to 1, "
+            "the drive is saturated, or a limit holds back its I/O. The twenty devices with the most I/Os in flight.",
             "percentunit",
             (busiest(20, f"1 / (1 + {device} / {waits})"), LEGEND),
             maximum=1,
         ),
         lines(
             "Flushes",
-            f"Flushes per second, whatever the chosen op. {TWENTY}",
+            f"Flushes per second, regardless of the chosen op. {TWENTY}",
             "iops",
-            (most(20, lambda window: ask.count(TOTAL, flushes, BY_DEVICE, window)), LEGEND),
+            (most(20, lambda window: histograms.count(TOTAL, flushes, BY_DEVICE, window)), LEGEND),
             width=8,
         ),
         lines(
             "Flush latency",
-            f"Total latency of flushes, whatever the chosen op. Each fsync waits for one. {SLOWEST}",
+            f"Total latency of flushes, regardless of the chosen op. Each fsync waits for a flush. {SLOWEST}",
             "s",
             *((flush_latency(share), f"{LEGEND} {name}") for share, name in QUANTILES[:2]),
             width=8,
@@ -157,7 +157,7 @@ def load(board, ask):
     )
 
 
-def completions(board, ask):
+def completions(board, histograms):
     """The row on the CPUs that complete I/O."""
     share = "biolat_completion_cpu_share_max"
 
@@ -165,20 +165,20 @@ def completions(board, ask):
         return lambda window: highest(BY_DEVICE, gauge(metric, DEVICE, window))
 
     def on_busiest(window):
-        return f"{ask.count(TOTAL, DEVICE, BY_DEVICE, window)} * on ({', '.join(BY_DEVICE)}) {of_devices(share)(window)}"
+        return f"{histograms.count(TOTAL, DEVICE, BY_DEVICE, window)} * on ({', '.join(BY_DEVICE)}) {of_devices(share)(window)}"
 
     def panel(title, description, unit, expression, **options):
         return lines(title, description, unit, (expression, LEGEND), width=6, **options)
 
-    # The fewer CPUs, the higher it ranks: by the largest share of one.
+    # Ranked by the largest share of one CPU.
     fewest = of_most(20, of_devices("biolat_completion_cpus")(NOW), of_devices(share))
     row(
         board,
         "CPUs that complete I/O",
         panel(
             "Effective CPUs",
-            "CPUs that complete the device's I/O: as many as would have equal shares. Near 1, one CPU does nearly all. The "
-            "twenty devices with the largest share on one CPU.",
+            "CPUs that complete the device's I/O, as the equivalent number of CPUs with equal shares. Near 1, one CPU completes "
+            "nearly all. The twenty devices with the largest share on one CPU.",
             "short",
             fewest,
         ),
@@ -191,14 +191,14 @@ def completions(board, ask):
         ),
         panel(
             "IOPS on the busiest CPU",
-            "Completions of the device per second on the CPU that has most of them. One CPU can do only so many. "
+            "Completions of the device per second on the CPU that has the most. A single CPU can only handle so many. "
             f"{TWENTY}",
             "iops",
             most(20, on_busiest),
         ),
         panel(
             "Off-node share",
-            "Share of the device's I/O that CPUs of another NUMA node complete. Empty where the device's node is unknown. "
+            "Share of the device's I/O that CPUs on other NUMA nodes complete. Empty where the device's node is unknown. "
             f"{TWENTY}",
             "percentunit",
             most(20, of_devices("biolat_completion_off_node_share")),
@@ -208,7 +208,7 @@ def completions(board, ask):
 
 
 def details(board, _):
-    """What the chosen devices are, and what is on them."""
+    """The row on the identity of the chosen devices, their volumes and their missing phases."""
     info = f"biolat_device_info{{{FLEET_DEVICE}}}"
     unavailable = f"{highest((*BY_DEVICE, 'phase'), gauge('biolat_device_phase_available', DEVICE))} == 0"
     drive = {"cluster": "Cluster", "instance": "Node", "device": "Device"}
@@ -217,7 +217,7 @@ def details(board, _):
         "Devices",
         columns(
             "Device details",
-            "From sysfs. path_of is the head of a hidden NVMe path. A hundred of the chosen devices.",
+            "From sysfs. Path of is the multipath device of a hidden NVMe path. At most a hundred of the chosen devices.",
             [f"topk(100, {info})"],
             drive
             | {
@@ -235,16 +235,16 @@ def details(board, _):
             height=10,
         ),
         columns(
-            "What is on the devices",
-            "Partitions, volumes, arrays and mounts on a device, at any depth. A hundred of those of the chosen devices.",
+            "Volumes and mounts",
+            "Partitions, volumes, arrays and mounts on the chosen devices, at any depth. At most a hundred.",
             [f"topk(100, {gauge('biolat_device_holder_info', DEVICE)})"],
             drive | {"depth": "Depth", "kind": "Kind", "holder": "Holder", "name": "Name"},
             width=12,
         ),
         columns(
-            "Phases of the devices",
-            "Latencies for which the kernel records no timestamps; biolat-daemon check names the cause. Without the phase "
-            "device, panels by drive have the total latency instead. A hundred of those of the chosen devices.",
+            "Unavailable phases",
+            "Phases that the kernel does not timestamp; biolat-daemon check names the cause. Without the device phase, panels by "
+            "drive show the total latency instead. At most a hundred.",
             [f"topk(100, {unavailable})"],
             drive | {"phase": "Not available"},
             width=12,

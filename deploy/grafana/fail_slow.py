@@ -1,4 +1,4 @@
-"""The row on drives that are slow for the work that they do: what BlockDeviceFailSlow looks at."""
+"""The row on fail-slow drives, from the recordings behind BlockDeviceFailSlow."""
 
 from latencies import BY_DEVICE, FLEET_DEVICE, most, recorded
 from panels import coloured, columns, lines, row
@@ -13,12 +13,12 @@ def fail_slow(board, _):
     compared = "Compared with drives of the same model that have the same load and sizes"
     row(
         board,
-        "Slow for their work",
+        "Fail-slow drives",
         columns(
             "Sickest drives",
-            f"The twenty drives with the highest score. {compared}: the score is 1 for a drive that has been twice as slow for a "
-            "week, recent days count more; slowdown is how many times as long it takes now, in the op and size in which it is "
-            "slowest. Empty if no drive is slow. From recording rules.",
+            f"The twenty drives with the highest score. {compared}. A score of 1 is a drive that has been twice as slow for a "
+            "week; recent days count more. The slowdown is how many times as long the drive takes now, in the op and size in "
+            "which it is slowest. Empty if no drive is slow. From recording rules.",
             [score, slowest],
             {
                 "cluster": "Cluster",
@@ -36,7 +36,7 @@ def fail_slow(board, _):
         ),
         lines(
             "Score",
-            f"{compared}: 1 for a drive that has been twice as slow for a week. The ten drives with the highest score within the "
+            f"{compared}. 1 is a drive that has been twice as slow for a week. The ten drives with the highest score within the "
             "time range. From a recording rule.",
             "short",
             (

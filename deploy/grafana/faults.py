@@ -1,4 +1,4 @@
-"""Checks of a dashboard: the rules of Grafana's dashboard-linter that apply here, and the panels' positions."""
+"""Checks a dashboard: the applicable rules of Grafana's dashboard-linter, and the panels' positions."""
 
 import re
 
@@ -6,9 +6,9 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Variables of Grafana itself.
 BUILT_IN = {"__rate_interval", "__range"}
 KINDS = {"row", "stat", "table", "timeseries", "heatmap"}
-# Up to now, or the whole time range.
+# The windows of latencies.py: NOW and WHOLE.
 WINDOWS = {"[$__rate_interval]", "[$__range] @ end()"}
-# What is about a node and not about a drive, which has a model.
+# Metrics of nodes. All others are about drives, which have a model.
 OF_NODES = r"process_.*|biolat_(build_info|collect_.*|map_bytes|series_slots|lost_.*|probe_.*|slow_records_.*|workload_info)"
 
 
@@ -29,7 +29,7 @@ def faults(board):
         yield "two panels have the same id"
     for panel in panels:
         if panel["type"] not in KINDS:
-            yield f"{panel['title']}: {panel['type']} is no kind of panel that we use"
+            yield f"{panel['title']}: {panel['type']} is not a kind of panel that we use"
         elif panel["type"] != "row":
             yield from (f"{panel['title']}: {fault}" for fault in _of_panel(panel, variables))
     for annotation in board["annotations"]["list"]:
@@ -38,7 +38,7 @@ def faults(board):
 
 
 def _of_rows(panels):
-    """The first row is open, the others are collapsed; panels fill the width and do not lie on each other."""
+    """The first row is open, the others are collapsed; panels fill the width and do not overlap."""
     rows = [panel for panel in panels if panel["type"] == "row"]
     if rows[0]["collapsed"] or not all(row["collapsed"] and row["panels"] for row in rows[1:]):
         yield "only the first row must be open"
@@ -50,7 +50,7 @@ def _of_places(panels):
     for number, panel in enumerate(panels):
         for other in panels[:number]:
             if _overlap(panel["gridPos"], other["gridPos"]):
-                yield f"{panel['title']} lies on {other['title']}"
+                yield f"{panel['title']} overlaps {other['title']}"
     lines = {}
     for place in (panel["gridPos"] for panel in panels):
         lines.setdefault(place["y"], []).append(place)
@@ -61,7 +61,7 @@ def _of_places(panels):
 
 def _of_panel(panel, variables):
     if not panel["title"] or not panel["description"].endswith("."):
-        yield "no title, or no sentence that describes it"
+        yield "no title, or no description that ends in a period"
     if not panel["fieldConfig"]["defaults"].get("unit"):
         yield "no unit"
     if not panel["targets"]:
@@ -79,13 +79,13 @@ def _of_query(target, variables, kind):
     if unknown := set(re.findall(r"\$(\w+)", query)) - variables - BUILT_IN:
         yield f"no variable is called {', '.join(sorted(unknown))}"
     if windows := set(re.findall(r"\[.*?\](?: @ end\(\))?", query)) - WINDOWS:
-        yield f"{windows} is no range that we use: {query}"
+        yield f"{windows} is not a range that we use: {query}"
     for metric, labels in re.findall(r"([a-zA-Z_:0-9]+){(.*?)}", query):
         if 'cluster=~"$cluster"' not in labels:
-            yield f"{metric} does not go by the variables"
+            yield f"{metric} ignores the variables"
     if any(not re.fullmatch(OF_NODES, metric) for metric in re.findall(r"([a-zA-Z_:0-9]+){", query)):
         if not re.search(r'model[=!]~"\$model"', query):
-            yield f"drives of all models: {query}"
+            yield f"ignores the model: {query}"
     if kind not in ("stat", "heatmap"):
         for by in re.findall(r"\b(?:sum|max|min|count|group)(?: by \((.*?)\) )?\(", query):
             if "cluster" not in by.split(", "):

@@ -1,4 +1,4 @@
-"""The row on all drives, from recorded series: totals, the worst drives, models. It is open at first."""
+"""The first row, on all drives, from recorded series: totals, the worst drives, models."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -8,7 +8,7 @@ from latencies import (
     FLEET,
     FLEET_DEVICE,
     NOW,
-    PART,
+    IF_ANY_CHOSEN,
     WHOLE,
     highest,
     most,
@@ -49,34 +49,34 @@ def _p99_solid(part):
 
 
 def _or_slowest(of_part, labels=OPS):
-    return f"{' or '.join(map(of_part, PART))} or on ({', '.join((*BY_DEVICE, 'op'))}) {SLOWEST}{{{labels}}}"
+    return f"{' or '.join(map(of_part, IF_ANY_CHOSEN))} or on ({', '.join((*BY_DEVICE, 'op'))}) {SLOWEST}{{{labels}}}"
 
 
-# By drive and op. Of the drives that are chosen; while all are, of the slowest. Nothing that all drives have is selected then, as
-# that takes most of the time.
+# By drive and op, for the chosen drives, or for the slowest while all are chosen. No series of all drives is selected then: that
+# would take most of the time.
 P99 = f"({_or_slowest(_p99)})"
 P99_SOLID = _or_slowest(_p99_solid, f'{OPS}, rotational="0"')
 P99_SPINNING = _or_slowest(_p99, f'{OPS}, rotational!="0"')
-OR_TOTAL = "where the kernel does not record the dispatch, the total latency"
+OR_TOTAL = "the total latency where the kernel does not timestamp the dispatch"
 LIMITS = (0.01, 0.1)
-# No drive takes that long: a full queue keeps an I/O on a spinning disk for two seconds, a bad sector for seven.
+# No healthy drive takes this long: on a spinning disk a full queue takes two seconds, a bad sector seven.
 HANGS = 8
 
 
 def _numbers():
     for title, description, unit, expression, steps in (
-        ("Nodes", "Nodes with such drives.", "short", f"count(group by (cluster, instance) ({INFO}))", ()),
-        ("Devices", "Block devices with requests of their own.", "short", f"count({INFO})", ()),
+        ("Nodes", "Nodes with chosen drives.", "short", f"count(group by (cluster, instance) ({INFO}))", ()),
+        ("Devices", "Chosen block devices with a request queue.", "short", f"count({INFO})", ()),
         (
             "IOPS",
-            "I/Os per second, all together. From a recording rule.",
+            "I/Os per second, in total. From a recording rule.",
             "iops",
             summed((), of_fleet("model_op:biolat_total_latency_seconds:count_rate5m", f"{TOTALS}:count_rate5m", OPS)),
             (),
         ),
         (
             "Throughput",
-            "Bytes per second, all together. From a recording rule.",
+            "Bytes per second, in total. From a recording rule.",
             "Bps",
             summed((), of_fleet("model_op:biolat_io_bytes:rate5m", "instance_device_op:biolat_io_bytes:rate5m", OPS)),
             (),
@@ -90,7 +90,7 @@ def _numbers():
         ),
         (
             "Slow I/O",
-            "I/Os of all ops per second that took more than a second, discards too. From a recording rule.",
+            "I/Os of all ops, including discards, that took more than a second, per second. From a recording rule.",
             "iops",
             summed((), of_fleet(*SLOW, f'{FLEET_DEVICE}, over="1"')),
             (1e-9, 1),
@@ -105,7 +105,7 @@ def _numbers():
         ),
         (
             "Oldest I/O",
-            "The age of the oldest I/O of any drive that has not completed. From a recording rule.",
+            "Age of the oldest I/O in flight on any drive. From a recording rule.",
             "s",
             f"max({of_fleet('model:biolat_oldest_inflight_seconds:max', OLDEST)})",
             (HANGS, 30),
@@ -117,7 +117,7 @@ def _numbers():
 def _worst(uid):
     oldest = f"{OLDEST}{{{FLEET_DEVICE}}}"
 
-    # Drives that hang rank above 8e6, those that do not spin above 1e4, as no latency is above 1,024 s.
+    # Drives that hang rank above 8e6, and drives that do not spin above 1e4, because no latency is above 1,024 s.
     solid, spinning = highest(BY_DRIVE, P99_SOLID), highest(BY_DRIVE, P99_SPINNING)
     ranks = f"({oldest} >= {HANGS}) * 1e6 or {solid} + 1e4 or {spinning}"
     worst = f"topk(20, {ranks})"
@@ -125,7 +125,7 @@ def _worst(uid):
     def figure(level, name, labels=OPS):
         return of_worst(f"{level}:worst_{name}", f"{level}:{name}", labels)
 
-    # Ranking the drives takes most of the time: once in each query.
+    # Each query ranks the drives only once, because that takes most of its time.
     def ranked(series):
         return f"({series}) and {ON_DEVICE} {worst}"
 
@@ -136,15 +136,15 @@ def _worst(uid):
     any_kind = of_worst(WORST, "biolat_device_info", FLEET_DEVICE)
 
     values = {
-        # By the rank, which is 0.01 at most for drives that do not hang.
-        "Hangs for": f"round({worst} / 1e6, 0.1)",
+        # From the rank, which rounds to 0 for drives that do not hang.
+        "Hung for": f"round({worst} / 1e6, 0.1)",
         "In flight": over_ops(figure(INFLIGHT, "sum", FLEET_DEVICE)),
         "p99": over_ops(f"{P99} or {DEVICES}:worst_p99_rate5m{{{OPS}}}"),
         "p50 device": over_ops(figure(DEVICES, "p50_rate5m")),
         "p99 admission": over_ops(figure(ADMISSION, "p99_rate5m")),
         "p99 total": over_ops(figure(TOTALS, "p99_rate5m")),
         "IOPS": summed(BY_DRIVE, ranked(figure(TOTALS, "count_rate5m"))),
-        "Spins": over_ops(f"{spins} or ({any_kind}) * 0"),
+        "Rotational": over_ops(f"{spins} or ({any_kind}) * 0"),
     }
     this_drive = "&".join(
         [
@@ -161,23 +161,23 @@ def _worst(uid):
     seconds = [unit_of("s")]
     return columns(
         "Worst drives now",
-        f"Twenty drives. First those with an I/O that has not completed for {HANGS} seconds or more; then those that do not "
-        f"spin, then those that do, by the highest p99 of an op over five minutes: device latency; {OR_TOTAL}. From "
-        "recording rules. A click on a device shows only this one.",
+        f"Twenty drives: first drives with an I/O in flight for {HANGS} seconds or more, then drives that do not spin, then "
+        f"drives that do, by their highest p99 of any op over five minutes. The p99 is the device latency, or {OR_TOTAL}. From "
+        "recording rules. Click a device to show only that drive.",
         list(values.values()),
         {"cluster": "Cluster", "instance": "Node", "device": "Device", "model": "Model"}
         | {f"Value #{chr(ord('A') + place)}": name for place, name in enumerate(values)},
-        order=(("Hangs for", True), ("Spins", False), ("p99", True)),
+        order=(("Hung for", True), ("Rotational", False), ("p99", True)),
         height=10,
         properties={
             "Device": [link("Show only this drive", this_drive)],
-            "Hangs for": [unit_of("s"), *coloured(HANGS, 30)],
+            "Hung for": [unit_of("s"), *coloured(HANGS, 30)],
             "p99": [unit_of("s"), *coloured(*LIMITS)],
             "p50 device": seconds,
             "p99 admission": seconds,
             "p99 total": seconds,
             "IOPS": [unit_of("iops")],
-            "Spins": [yes_or_no()],
+            "Rotational": [yes_or_no()],
         },
     )
 
@@ -190,16 +190,15 @@ def _p99_by_model():
     return f"({p99()}) and (topk(20, {solid}) or topk(20, {p99(WHOLE)}))"
 
 
-def fleet(board, ask):
+def fleet(board, histograms):
     board.with_row(builders.Row("Fleet"))
-    everywhere = f"{OR_TOTAL[0].upper()}{OR_TOTAL[1:]}. Of all drives of the chosen clusters and models, on all nodes."
+    everywhere = f"{OR_TOTAL[0].upper()}{OR_TOTAL[1:]}. All drives of the chosen clusters and models, on all nodes."
     for panel in (
         *_numbers(),
-        _worst(ask.uid),
+        _worst(histograms.uid),
         lines(
             "Oldest I/O by drive",
-            "I/O that has not completed for a second or more: the ten drives with the oldest within the time range. From a "
-            "recording rule.",
+            "I/O in flight for a second or more: the ten drives with the oldest within the time range. From a recording rule.",
             "s",
             (
                 most(10, lambda window: f"{recorded(OLDEST, FLEET_DEVICE, window)} >= 1"),
@@ -211,7 +210,7 @@ def fleet(board, ask):
         ),
         lines(
             "Slow I/O by threshold",
-            "I/Os of all ops per second that took longer than so many seconds, discards too. From a recording rule.",
+            "I/Os of all ops, including discards, that took longer than a threshold, per second. From a recording rule.",
             "iops",
             (
                 most(10, lambda window: summed(("cluster", "over"), of_fleet(*SLOW, window=window))),
@@ -222,13 +221,13 @@ def fleet(board, ask):
         heat_map(
             "All drives",
             f"Device latency; brighter is more I/O. {everywhere} From a recording rule.",
-            ask.of_models(f'{FLEET}, op=~"$op"'),
-            ask.heatmap_format,
+            histograms.of_models(f'{FLEET}, op=~"$op"'),
+            histograms.heatmap_format,
             height=9,
         ),
         lines(
             "p99 by model",
-            f"The p99 device latency of a model's drives: the twenty slowest that do not spin, and the twenty slowest. "
+            "The p99 device latency of a model's drives: the twenty slowest models that do not spin, and the twenty slowest. "
             f"{everywhere} From a recording rule.",
             "s",
             (_p99_by_model(), "{{cluster}} {{model}} {{op}}"),

@@ -1,18 +1,18 @@
-"""Queries from native or from classic histograms, for what is chosen at the top of the dashboard."""
+"""Queries of native or classic histograms, restricted by the variables of the dashboard."""
 
-# Label matchers of the variables at the top of the dashboard.
+# Label matchers for the variables at the top of the dashboard.
 NODE = 'cluster=~"$cluster", instance=~"$node"'
 DEVICE = f'{NODE}, device=~"$device"'
 DEVICE_OP = f'{DEVICE}, op=~"$op"'
-# Of series that have the model: recorded ones, and biolat_device_info.
+# The same for series with the label model: recorded series and biolat_device_info.
 FLEET = 'cluster=~"$cluster", model=~"$model"'
 FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 
-# Of series of drives: no series while all nodes, or all devices, are chosen. `(.*)(.*)` matches every name, but no name is
-# two of those that are chosen.
-SOME = ('instance!~"($node)($node)"', 'device!~"($device)($device)"')
-# The same while all clusters and models are chosen, too.
-PART = (*SOME, 'cluster!~"($cluster)($cluster)"', 'model!~"($model)($model)"')
+# Matchers that match nothing while all nodes, or all devices, are chosen: `(.*)(.*)` matches every name. If some are chosen, they
+# match everything, because no name is two of the chosen names in a row.
+IF_DRIVES_CHOSEN = ('instance!~"($node)($node)"', 'device!~"($device)($device)"')
+# The same, also for clusters and models.
+IF_ANY_CHOSEN = (*IF_DRIVES_CHOSEN, 'cluster!~"($cluster)($cluster)"', 'model!~"($model)($model)"')
 
 # Drives that do not spin.
 SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
@@ -20,15 +20,15 @@ SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
 BY_NODE = ("cluster", "instance")
 BY_DEVICE = ("cluster", "instance", "device")
 
-# Windows: up to a point of the panel, and the whole time range, at each point.
+# Windows: before each point of a panel, and the whole time range at every point.
 NOW = "[$__rate_interval]"
 WHOLE = "[$__range] @ end()"
 
 
 def without_other_models(expression, window):
-    """Without drives of other models. With all models chosen there are none: the join costs nothing then.
+    """Excludes drives of other models. While all models are chosen there are none, and the join costs nothing.
 
-    The models are looked for in the window of the samples, so that no drive of another model shows after its end.
+    Models are looked up over the window of the samples: a drive of another model stays excluded after its end.
     """
     others = f'biolat_device_info{{{DEVICE}, model!~"$model"}}'
     if window:
@@ -37,17 +37,17 @@ def without_other_models(expression, window):
 
 
 def _of_model(expression, labels, window):
-    """Of the chosen models, if it is about devices."""
+    """Restricts an expression about devices to the chosen models."""
     return without_other_models(expression, window) if DEVICE in labels else expression
 
 
 def rate(metric, labels, window=NOW):
-    """Growth per second of a counter or a histogram."""
+    """The growth per second of a counter or a histogram."""
     return _of_model(f"rate({metric}{{{labels}}}{window})", labels, window)
 
 
 def gauge(metric, labels, window=NOW):
-    """A gauge; over the whole time range its highest value."""
+    """A gauge, or its highest value over the whole time range."""
     series = f"{metric}{{{labels}}}"
     if window == NOW:
         return _of_model(series, labels, None)
@@ -55,24 +55,24 @@ def gauge(metric, labels, window=NOW):
 
 
 def recorded(metric, labels, window=NOW):
-    """A recorded series, which has the model."""
+    """A recorded series, which has the label model."""
     series = f"{metric}{{{labels}}}"
     return series if window == NOW else f"max_over_time({series}{window})"
 
 
-def of_drives(series, labels=FLEET_DEVICE, unless=SOME):
-    """Series of drives, if some nodes or devices are chosen; else there are too many."""
+def of_drives(series, labels=FLEET_DEVICE, unless=IF_DRIVES_CHOSEN):
+    """Series of drives, if some nodes or devices are chosen. Otherwise none: there would be too many."""
     return " or ".join(series(f"{labels}, {some}") for some in unless)
 
 
 def of_fleet(of_models, drives, labels=FLEET_DEVICE, window=NOW):
-    """Series of models, which have no node and no device: they match while all are chosen. Else those of drives."""
+    """Series of models while all nodes and devices are chosen, because they have neither label. Otherwise series of drives."""
     return f"{recorded(of_models, labels, window)} or {of_drives(lambda some: recorded(drives, some, window), labels)}"
 
 
 def of_worst(worst, drives, labels):
-    """Series of the drives that are chosen; while all are, of the worst only. What is recorded of these is a minute older."""
-    return f"{of_drives(lambda part: f'{drives}{{{part}}}', labels, PART)} or {worst}{{{labels}}}"
+    """Series of the chosen drives, or of the worst drives while all are chosen; those are a minute older."""
+    return f"{of_drives(lambda part: f'{drives}{{{part}}}', labels, IF_ANY_CHOSEN)} or {worst}{{{labels}}}"
 
 
 def summed(by, expression):
@@ -88,25 +88,25 @@ def highest(by, expression):
 def most(count, query):
     """The lines with the highest values over the whole time range.
 
-    A plain topk() would choose again at each point, and draw the sum of all choices.
+    A plain topk() chooses again at each point, and draws the union of all choices.
     """
     return f"({query(NOW)}) and topk({count}, {query(WHOLE)})"
 
 
 def of_most(count, query, ranking, by=BY_DEVICE):
-    """The lines of the devices that rank highest over the whole time range."""
+    """The lines of the devices that `ranking` puts highest over the whole time range."""
     return f"({query}) and on ({', '.join(by)}) topk({count}, {ranking(WHOLE)})"
 
 
 def slowest(count, query, ranking=None):
-    """The lines with the highest latencies over the whole time range: so many of drives that do not spin, and so many of all."""
+    """The lines with the highest latencies over the whole time range: `count` of drives that do not spin, and `count` of all."""
     latencies = f"({(ranking or query)(WHOLE)})"
     solid = f"{latencies} and on ({', '.join(BY_DEVICE)}) {SOLID} @ end()"
     return f"({query(NOW)}) and (topk({count}, {solid}) or topk({count}, {latencies}))"
 
 
 class Native:
-    """Native histograms: one series with all buckets."""
+    """Queries of native histograms: one series has all buckets."""
 
     title = "biolat"
     uid = "biolat"
@@ -120,7 +120,7 @@ class Native:
         return summed(by, rate(metric, labels, window))
 
     def of_models(self, labels):
-        """Device latency; of models and ops without it, total latency."""
+        """The device latency, or the total latency of models and ops without a device latency."""
         device = f"{self.models}{{{labels}}}"
         total = summed(("cluster", "model", "op"), f"{self.total_of_models}{{{labels}}}")
         return summed((), f"({device} and histogram_count({device}) > 0) or {total}")
@@ -136,7 +136,7 @@ class Native:
 
 
 class Classic:
-    """Classic histograms: a series per bucket, one for the count and one for the sum."""
+    """Queries of classic histograms: a series per bucket, one for the count and one for the sum."""
 
     title = "biolat (classic histograms)"
     uid = "biolat-classic"
@@ -149,7 +149,7 @@ class Classic:
         return summed((*by, "le"), rate(f"{metric}_bucket", labels, window))
 
     def of_models(self, labels):
-        """Device latency; of models and ops without it, total latency."""
+        """The device latency, or the total latency of models and ops without a device latency."""
         device = f"{self.models}{{{labels}}}"
         some = f'{self.models}{{{labels}, le="+Inf"}} > 0'
         total = summed(("cluster", "model", "op", "le"), f"{self.total_of_models}{{{labels}}}")

@@ -1,11 +1,11 @@
-"""Deliberate mistakes in a dashboard, each of which faults.py has to find."""
+"""Deliberate mistakes in a dashboard, to test that faults.py finds each."""
 
 import copy
 
 from faults import all_panels, faults
 
 
-def missed(board):
+def undetected(board):
     """One line per mistake that is not found."""
     for expected, make in MISTAKES.items():
         mistaken = copy.deepcopy(board)
@@ -29,17 +29,17 @@ MISTAKES = {
     "must not be editable": lambda board: board.update(editable=True),
     "must have no id": lambda board: board.update(id=7),
     "the same id": lambda board: board["panels"][1].update(id=board["panels"][0]["id"]),
-    "is no kind of panel": lambda board: _panel(board).update(type="graph"),
-    "no sentence that describes it": lambda board: _panel(board).update(description=""),
+    "is not a kind of panel": lambda board: _panel(board).update(type="graph"),
+    "no description": lambda board: _panel(board).update(description=""),
     "no unit": lambda board: _panel(board)["fieldConfig"]["defaults"].update(unit=""),
     "no query": lambda board: _panel(board).update(targets=[]),
     "its data source is not the variable": lambda board: _panel(board).update(datasource={"uid": "mine"}),
     "no variable is called": lambda board: _change_query(board, "$cluster", "$clutser"),
-    "is no range that we use": lambda board: _change_query(board, "$__rate_interval", "5m"),
-    "does not go by the variables": lambda board: _change_query(board, 'cluster=~"$cluster"', 'cluster="lab"'),
-    "drives of all models": lambda board: _change_query(board, 'model!~"$model"', 'model!="Y"'),
+    "is not a range that we use": lambda board: _change_query(board, "$__rate_interval", "5m"),
+    "ignores the variables": lambda board: _change_query(board, 'cluster=~"$cluster"', 'cluster="lab"'),
+    "ignores the model": lambda board: _change_query(board, 'model!~"$model"', 'model!="Y"'),
     "it merges clusters": lambda board: _change_query(board, "sum by (cluster, instance", "sum by (instance"),
     "only the first row must be open": lambda board: board["panels"][-1].update(collapsed=False),
-    "lies on": lambda board: board["panels"][-1].update(gridPos=board["panels"][-2]["gridPos"]),
+    "overlaps": lambda board: board["panels"][-1].update(gridPos=board["panels"][-2]["gridPos"]),
     "does not fill the width": lambda board: _panel(board)["gridPos"].update(w=5),
 }

@@ -10,12 +10,12 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
-# What recording rules record has a new value each minute. Its panels have few points, as each one reads a series per drive.
+# Recorded series have one value per minute. Their panels have few points, because each point reads a series per drive.
 RECORDED = {"interval": "1m", "points": 240}
 
 
 def row(board, title, *panels, repeat=None):
-    """A row that is collapsed: its panels send no queries until it is opened."""
+    """A collapsed row, whose panels send no queries until it is opened."""
     built = builders.Row(title).collapsed(True)
     for panel in panels:
         built.with_panel(panel)
@@ -64,7 +64,7 @@ def lines(
 ):
     """Lines over time; tall panels have a table of the latest and highest values below.
 
-    `by_name` colours a line by its name, so that it has the same colour in each panel.
+    `by_name` colours a line by its name: it then has the same colour in each panel.
     """
     panel = _common(timeseries.Panel(), title, description, unit, width, height, **(RECORDED if recorded else {}))
     panel.min(minimum)
@@ -87,20 +87,20 @@ def lines(
 
 
 def number(title, description, unit, expression, width=3, steps=()):
-    """One number, coloured by these thresholds."""
+    """A single number, coloured by thresholds."""
     panel = _common(stat.Panel(), title, description, unit, width, 4, **RECORDED).with_target(query(expression))
     panel.color_mode(options.BigValueColorMode.VALUE).graph_mode(options.BigValueGraphMode.AREA)
     return panel.thresholds(_thresholds(steps)).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
 
 
 def heat_map(title, description, expression, query_format, width=12, height=8, unit="s"):
-    """I/Os per second by latency, or by another unit."""
+    """A heatmap of I/Os per second, by latency or another unit."""
     panel = _common(heatmap.Panel(), title, description, unit, width, height)
     target = query(expression, "{{le}}" if query_format == "heatmap" else "")
     panel.with_target(target.format(PromQueryFormat(query_format)))
     panel.calculate(False).y_axis(heatmap.YAxisConfig().unit(unit).axis_placement(options.AxisPlacement.LEFT))
     colour = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64)
-    # Most I/O is fast; with a square root the few slow ones stay visible.
+    # Most I/O is fast. The square root keeps the few slow I/Os visible.
     panel.color(colour.scale(heat.HeatmapColorScale.EXPONENTIAL).exponent(0.5))
     panel.cell_values(heatmap.CellValues().unit("iops")).show_legend().mode(options.TooltipDisplayMode.SINGLE)
     return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(0)
@@ -109,8 +109,8 @@ def heat_map(title, description, expression, query_format, width=12, height=8, u
 def columns(title, description, queries, renamed, order=(), width=24, height=8, properties=None):
     """A table with a row per set of labels and a column per label and query; `Value #A` is the first query.
 
-    It is sorted by the columns of `order`: a name, and whether the highest values come first. `properties` has those of
-    columns.
+    `order` lists the columns to sort by, each with whether the highest values come first. `properties` maps a column to its
+    properties.
     """
     panel = _common(table.Panel(), title, description, "short", width, height)
     for number, expression in enumerate(queries):
@@ -143,16 +143,16 @@ def unit_of(unit):
 
 
 def coloured(*steps):
-    """The properties of a column whose text is coloured by these thresholds."""
+    """The properties of a column whose text is coloured by thresholds."""
     return (("thresholds", _thresholds(steps).build()), ("custom.cellOptions", {"type": "color-text"}))
 
 
 def yes_or_no():
-    """The property of a column that has 0 or 1."""
+    """The property of a column of zeros and ones, shown as no and yes."""
     options = {"0": {"text": "no", "index": 0}, "1": {"text": "yes", "index": 1}}
     return ("mappings", [{"type": "value", "options": options}])
 
 
 def link(title, url):
-    """The property of a column whose cells lead to an address."""
+    """The property of a column whose cells link to a URL."""
     return ("links", [{"title": title, "url": url}])

@@ -1,4 +1,4 @@
-"""The row on the sizes of requests, and what a size costs."""
+"""The row on request sizes and their latencies."""
 
 from latencies import DEVICE_OP, most
 from panels import heat_map, lines, row
@@ -9,17 +9,17 @@ LEGEND = "{{cluster}} {{op}} {{size}}"
 OPS = "Reads, writes and zone appends of all chosen devices together."
 
 
-def sizes(board, ask):
+def sizes(board, histograms):
     def mean(window):
-        count = ask.count(LATENCY, DEVICE_OP, BY_SIZE, window)
-        return f"{ask.sum(LATENCY, DEVICE_OP, BY_SIZE, window)} / ({count} > 0)"
+        count = histograms.count(LATENCY, DEVICE_OP, BY_SIZE, window)
+        return f"{histograms.sum(LATENCY, DEVICE_OP, BY_SIZE, window)} / ({count} > 0)"
 
     def latencies(title, chosen):
         return heat_map(
             f"Device latency of requests {title}",
             f"Requests per second by latency; brighter is more. {OPS}",
-            ask.histogram(LATENCY, f'{DEVICE_OP}, size=~"{chosen}"'),
-            ask.heatmap_format,
+            histograms.histogram(LATENCY, f'{DEVICE_OP}, size=~"{chosen}"'),
+            histograms.heatmap_format,
             width=8,
         )
 
@@ -27,10 +27,10 @@ def sizes(board, ask):
         board,
         "Request sizes",
         heat_map(
-            "Sizes of requests",
+            "Requests by size",
             "Requests per second by size, of all chosen devices and ops; brighter is more. Each row is a power of two.",
-            ask.histogram("biolat_io_size_bytes", DEVICE_OP),
-            ask.heatmap_format,
+            histograms.histogram("biolat_io_size_bytes", DEVICE_OP),
+            histograms.heatmap_format,
             width=8,
             unit="bytes",
         ),
@@ -38,13 +38,13 @@ def sizes(board, ask):
             "IOPS by size",
             f"Requests per second by range of sizes. {OPS}",
             "iops",
-            (most(20, lambda window: ask.count(LATENCY, DEVICE_OP, BY_SIZE, window)), LEGEND),
+            (most(20, lambda window: histograms.count(LATENCY, DEVICE_OP, BY_SIZE, window)), LEGEND),
             width=8,
             stacked=True,
         ),
         lines(
             "Mean device latency by size",
-            f"Where the kernel does not record the dispatch, the total latency. {OPS}",
+            f"Total latency where the kernel does not timestamp the dispatch. {OPS}",
             "s",
             (most(20, mean), LEGEND),
             width=8,
@@ -53,9 +53,9 @@ def sizes(board, ask):
         ),
         lines(
             "p99 device latency by size",
-            f"Where large requests are slow and small ones are not, it is the load and not the drive. {OPS}",
+            f"If large requests are slow and small ones are not, the cause is the load, not the drive. {OPS}",
             "s",
-            (most(20, lambda window: ask.quantile(0.99, LATENCY, DEVICE_OP, BY_SIZE, window)), LEGEND),
+            (most(20, lambda window: histograms.quantile(0.99, LATENCY, DEVICE_OP, BY_SIZE, window)), LEGEND),
             width=8,
             log=True,
             minimum=None,

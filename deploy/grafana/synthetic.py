@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes promtool's tests of all queries of both dashboards, on made-up drives, to a folder.
+"""Writes promtool tests of all queries of both dashboards, on synthetic drives, to a folder.
 
-- No panel draws more than 1,000 lines, however many drives there are: no query gives more lines than its topk() says, or than
-  a fixed set of labels has. Each label whose values are no fixed set (cluster, instance, device, model, cgroup, version) has
-  more values here than any query may give: one that gives a line for each value, or others at each point, gives more.
-- A model that is chosen shows its drives alone, clusters are not merged, and series without a cluster are shown.
-- Drives that hang come first, and those that spin, which are slow here, leave room for the others.
-- Where the kernel does not record the dispatch there is the total latency.
-- A drive that is slow for its work is shown with the op and size in which it is slowest.
-- What is read from series of models, and from the slowest drives of each, is what the series of all drives give.
+- No panel draws more than 1,000 lines, for any number of drives: no query returns more lines than its topk() allows, or than a
+  fixed set of labels has. Each label without a fixed set of values (cluster, instance, device, model, cgroup, version) has more
+  values here than any query may return, which exposes a query that returns a line for each value, or other lines at each point.
+- A chosen model shows only its own drives, clusters are not merged, and series without a cluster are shown.
+- Drives that hang come first, and spinning drives, which are slow here, leave room for the others.
+- The total latency is shown where the kernel does not timestamp the dispatch.
+- A fail-slow drive is shown with the op and size in which it is slowest.
+- Series per model, and series of the slowest drives, give the same result as the series of all drives.
 """
 
 import collections
@@ -22,16 +22,16 @@ from faults import all_panels
 
 HERE = pathlib.Path(__file__).parent
 MINUTES = 7
-# promtool's limit of samples in a query allows no more; a query without topk() gives FEW lines at most.
+# promtool's limit on samples in a query allows no more nodes. A query without topk() may return FEW lines.
 NODES, FEW = 60, 5
 HANGS_FOR = 60
 SLOWDOWN = 1.4
-# Scores are so small that no rule keeps them up.
+# Divides scores, so that they are too small for a recording rule to continue them.
 SMALL = 1e6
 
 
 class Samples:
-    """A value per minute, random, and the same at each run. `still` counters do not grow."""
+    """Reproducible random values, one per minute. `still` counters do not grow."""
 
     def __init__(self, seed, still=False):
         self.random, self.still = random.Random(seed), still
@@ -72,11 +72,22 @@ class Samples:
 
 
 def label_set(**labels):
-    """Without labels that are None."""
+    """A list of labels, without those that are None."""
     return ",".join(f'{name}="{value}"' for name, value in labels.items() if value is not None)
 
 
-def drive(kind, cluster, node, device, model, spins=False, hangs=False, phases=("admission", "queue", "device"), ops=("flush",), sizes=("le_4KiB",)):
+def drive(
+    kind,
+    cluster,
+    node,
+    device,
+    model,
+    spins=False,
+    hangs=False,
+    phases=("admission", "queue", "device"),
+    ops=("flush",),
+    sizes=("le_4KiB",),
+):
     labels = label_set(cluster=cluster, instance=node, device=device)
     samples = Samples(labels, still=hangs)
     scale = 64 if spins else 1
@@ -107,7 +118,7 @@ def drive(kind, cluster, node, device, model, spins=False, hangs=False, phases=(
 
 
 def sick_drive(cluster, node, device, model, score):
-    """What rules record of a drive that is slow for its work; they need more drives to do so. From less than 1.5 they make no score."""
+    """The recordings of a fail-slow drive, because the rules need more drives to make them. Below 1.5 they make no score."""
     labels = label_set(cluster=cluster, instance=node, device=device, model=model)
     yield f"instance_device:biolat_slowdown:score1w{{{labels}}}", f"{score / SMALL:.6f}x6"
     by_size = f'{labels},op="read",size="le_64KiB"'
@@ -129,12 +140,12 @@ def node(kind, cluster, name, devices):
     yield from samples.histogram(f"biolat_collect_duration_seconds{{{labels}}}", kind)
     yield f'process_cpu_seconds_total{{{labels},job="biolat"}}', samples.counter()
     yield f'process_resident_memory_bytes{{{labels},job="biolat"}}', samples.gauge()
-    # It restarts.
+    # biolat restarts.
     yield f'process_start_time_seconds{{{labels},job="biolat"}}', "0 0 0 0 0 0 200"
 
 
 def queries(board):
-    """Kind of panel, title and place of each query."""
+    """The kind of panel, title, position and expression of each query."""
     for annotation in board["annotations"]["list"]:
         yield "annotation", annotation["name"], 0, annotation["expr"]
     for panel in all_panels(board):
@@ -149,18 +160,18 @@ def chosen(query, **values):
 
 
 def holds(condition):
-    """A condition that is 1."""
+    """A test that a condition is 1."""
     return {"expr": condition, "eval_time": "6m", "exp_samples": [{"labels": "{}", "value": 1}]}
 
 
 def same(one, other):
-    """The condition that two queries give the same, and something."""
+    """The condition that two queries return the same, non-empty result."""
     equal = f"count(({one}) == ({other}))"
     return f"({equal} == bool count({other})) * (count({one}) == bool count({other}))"
 
 
 def most_lines(query):
-    """As many as the query chooses; a choice among what another topk() has chosen adds none."""
+    """The number of lines that the query's topk() calls allow. A topk() inside another adds none."""
     most, depth, inside = 0, 0, None
     for found in re.finditer(r"topk\((\d+),|\(|\)", query):
         if found[0] == ")":
@@ -174,7 +185,7 @@ def most_lines(query):
 
 
 def fleet_test(kind, board):
-    """A cluster, a model and a device name per node. The first drive hangs; half of the others spin, and are slow."""
+    """Each node has its own cluster, model and device name. The first drive hangs; half of the others spin, and are slow."""
     series = []
     for number in range(NODES):
         cluster, name, device = f"c{number}", f"n{number}", f"d{number}"
@@ -190,10 +201,10 @@ def fleet_test(kind, board):
         if panel == "table":
             conditions.append(f"count({query}) <= bool {most}")
         else:
-            # The lines of all points together.
+            # All lines over all points.
             conditions.append(f"count(last_over_time(({query})[4m:1m])) <= bool {most}")
         if title == "Worst drives now":
-            # The one that hangs has no latencies.
+            # The drive that hangs has no latencies.
             conditions.append(f"count({query}) >= bool 19")
         if title == "Worst drives now" and place == 0:
             conditions.append(f"max({query}) == bool {HANGS_FOR}")
@@ -211,7 +222,7 @@ def fleet_test(kind, board):
 
 
 def choice_test(kind, board):
-    """Drives of three models with the same name in two clusters and in none. One model does not record the dispatch."""
+    """Drives of three models with the same name, in two clusters and without one. One model has no dispatch timestamps."""
     series = []
     for cluster in ("a", "b", None):
         for name in ("x", "y", "z"):
@@ -227,7 +238,7 @@ def choice_test(kind, board):
                 by_model = chosen(query, cluster=cluster, model="model x")
                 by_node = chosen(query, cluster=cluster, node="x")
                 conditions.append(same(by_model, by_node))
-            # All of them, but not by All.
+            # The same drives, chosen by name instead of All.
             conditions.append(same(chosen(query), chosen(query, device="sda")))
         if panel not in ("stat", "heatmap") and "topk(1," not in query:
             conditions.append(f"count(count by (cluster) ({chosen(query)})) == bool 3")
@@ -239,7 +250,7 @@ def choice_test(kind, board):
 
 
 def ranking_test(kind, board):
-    """More drives of a model than are recorded as its slowest ones, half of them spinning. Nodes are chosen by All and one by one."""
+    """A model with more drives than are recorded as the slowest, half of them spinning. Nodes are chosen by All and by name."""
     series = []
     for number in range(NODES):
         labels = {"model": "m", "spins": number % 2 == 1, "hangs": number == 0, "ops": ("read", "flush")}
@@ -267,7 +278,7 @@ def main(folder):
         content = {
             "rule_files": [str(rules)],
             "evaluation_interval": "1m",
-            # promtool's own order differs from run to run.
+            # promtool's default order differs from run to run.
             "group_eval_order": re.findall(r"^  - name: (.+)$", rules.read_text(), re.MULTILINE),
             "tests": [fleet_test(kind, board), choice_test(kind, board), ranking_test(kind, board)],
         }

@@ -1,4 +1,4 @@
-"""The rows on I/O that does not complete, and on I/O that takes long or fails."""
+"""The rows on hung I/O, and on slow and failed I/O."""
 
 from latencies import BY_DEVICE, BY_NODE, DEVICE, DEVICE_OP, NODE, gauge, highest, most, of_most, rate, summed
 from panels import lines, row
@@ -22,15 +22,15 @@ def hangs(board, _):
         board,
         "Hangs",
         _panel(
-            "Oldest I/O not completed",
-            "Age of the oldest I/O that has not completed, 0 if there is none. Where it is not exact, it is a lower bound: the "
+            "Oldest I/O in flight",
+            "Age of the oldest I/O in flight, 0 if there is none. Where it is not exact, it is a lower bound: the "
             f"time with I/O in flight and no completion. {TWENTY}",
             "s",
             most(20, _oldest),
         ),
         _panel(
             "I/Os in flight now",
-            f"I/Os that the driver has and has not completed, at the time of the scrape. {TWENTY}",
+            f"I/Os dispatched to the driver and not completed, at the time of the collection. {TWENTY}",
             "short",
             most(20, lambda window: summed(by_op, gauge("biolat_inflight_ios", DEVICE, window))),
             f"{LEGEND} {{{{op}}}}",
@@ -53,7 +53,7 @@ def slow(board, _):
         "Slow and failed I/Os",
         _panel(
             "Slow I/Os",
-            "I/Os per second that took longer than so many seconds, by total latency, of all ops: discards too. The page at / and "
+            "I/Os of all ops, including discards, whose total latency exceeded a threshold, per second. The page at / and "
             f"/api/v1/slow list the latest. {TWENTY}",
             "iops",
             most(20, lambda window: summed(over, rate("biolat_slow_ios_total", DEVICE, window))),
@@ -68,14 +68,14 @@ def slow(board, _):
         _panel(
             "Failed I/Os by status",
             "Failed completions per second, by op and the kernel's block status. A status has no line before its first "
-            f"errors, and the first ones are not in the rate. {TWENTY}",
+            f"errors, and the rate does not include those. {TWENTY}",
             "iops",
             most(20, lambda window: summed(status, rate("biolat_io_errors_total", DEVICE_OP, window))),
             f"{LEGEND} {{{{op}}}} {{{{status}}}}",
         ),
         _panel(
             "Requeues",
-            "Requests per second that went back to the queue after their dispatch: the drive was busy, or a path failed. "
+            "Requests per second that were requeued after their dispatch: the drive was busy, or a path failed. "
             f"{TWENTY}",
             "iops",
             most(20, lambda window: summed((*BY_DEVICE, "op"), rate("biolat_requeues_total", DEVICE_OP, window))),
@@ -95,8 +95,8 @@ def slow(board, _):
             f"{LEGEND} {{{{cgroup}}}}",
         ),
         _panel(
-            "Slow I/Os without a record",
-            "Slow and failed I/Os per second that the lists leave out, as there were too many. The counters have them. "
+            "Dropped records of slow I/Os",
+            "Slow and failed I/Os per second that are missing from the lists because there were too many. Counters include them. "
             f"{TWENTY}",
             "iops",
             most(20, lambda window: summed(BY_NODE, rate("biolat_slow_records_dropped_total", NODE, window))),

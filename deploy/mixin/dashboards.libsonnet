@@ -1,4 +1,4 @@
-// The dashboard that deploy/grafana makes, with what _config changes in it.
+// The dashboard from deploy/grafana, adapted to _config.
 local defaults = (import 'config.libsonnet')._config;
 local expressions = import 'promql.libsonnet';
 
@@ -10,7 +10,7 @@ local expressions = import 'promql.libsonnet';
     if config.biolatSelector == defaults.biolatSelector then expr
     else std.strReplace(expr, 'job=~"biolat.*"', config.biolatSelector),
 
-  // The variable keeps its name, whatever the label is called.
+  // The dashboard's variable is called cluster regardless of clusterLabel.
   local isVariable(field, value) = field == 'name' && value == 'cluster',
   local label(name) = if name == 'cluster' then config.clusterLabel else name,
   local adapt(field, value) =

@@ -1,13 +1,13 @@
-// The files in deploy/prometheus: the rules with the default _config, as YAML with comments, or as objects.
+// The rules files in deploy/prometheus: the default _config, as YAML with comments or as objects.
 local mixin = import 'mixin.libsonnet';
 local yaml = import 'yaml.libsonnet';
 
-local isOfSlo(group) = std.startsWith(group.name, 'biolat-slo');
+local isSloGroup(group) = std.startsWith(group.name, 'biolat-slo');
 
-// Rules and alerts on service levels, in one file: whoever wants these loads it.
+// Rules and alerts for service levels, in one optional file.
 local slo(histograms) =
   local all = mixin { _config+:: { histograms: histograms, slo+: { enabled: true } } };
-  { groups: std.filter(isOfSlo, all.prometheusRules.groups + all.prometheusAlerts.groups) };
+  { groups: std.filter(isSloGroup, all.prometheusRules.groups + all.prometheusAlerts.groups) };
 
 local recording(histograms) = (mixin { _config+:: { histograms: histograms } }).prometheusRules;
 

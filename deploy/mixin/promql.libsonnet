@@ -1,17 +1,16 @@
-// What _config changes in expressions, those of rules and those of dashboards: matchers on biolat's series, and the name of the
-// cluster label.
-local isOfName(character) =
+// Adapts the expressions of rules and dashboards to _config: adds matchers to biolat's series and renames the cluster label.
+local isNameCharacter(character) =
   character >= 'a' && character <= 'z' || character >= '0' && character <= '9' || character == '_' || character == ':';
 
-// The length of the name that a text begins with.
+// The length of the name at the start of a text.
 local nameLength(text, from=0) =
-  if from < std.length(text) && isOfName(text[from]) then nameLength(text, from + 1) else from;
+  if from < std.length(text) && isNameCharacter(text[from]) then nameLength(text, from + 1) else from;
 
-// Splits a text. Before 0.20, jsonnet splits at single characters only.
+// Splits a text at a string: before 0.20, jsonnet splits only at single characters.
 local split(text, at) = std.split(std.strReplace(text, at, '\u0000'), '\u0000');
 
 function(config) {
-  // Adds the matchers to each series that biolat exposes. In recorded names, `biolat_` follows a colon.
+  // Adds the matchers to each series that biolat exposes. Recorded names are left alone: there `biolat_` follows a colon.
   local select(text) =
     local parts = split(text, 'biolat_');
     local selected(part) =
@@ -24,19 +23,19 @@ function(config) {
         else if std.startsWith(rest, '{') then matchers + ', ' + std.substr(rest, 1, std.length(rest) - 1)
         else matchers + '}' + rest
       );
-    local isExposed(before) = before == '' || !isOfName(before[std.length(before) - 1]);
+    local isExposed(before) = before == '' || !isNameCharacter(before[std.length(before) - 1]);
     std.join('biolat_', [
       if place > 0 && isExposed(parts[place - 1]) then selected(parts[place]) else parts[place]
       for place in std.range(0, std.length(parts) - 1)
     ]),
 
-  // Renames the label. The dashboard's variable keeps its name.
-  local nameCluster(text) =
+  // Renames the label, but not the dashboard's variable.
+  local renameCluster(text) =
     std.strReplace(
       std.strReplace(std.strReplace(text, '$cluster', '\u0000'), 'cluster', config.clusterLabel),
       '\u0000',
       '$cluster'
     ),
 
-  adapt(text):: nameCluster(if config.seriesSelector == '' then text else select(text)),
+  adapt(text):: renameCluster(if config.seriesSelector == '' then text else select(text)),
 }

@@ -1,4 +1,4 @@
-// Rules as YAML for people: with comments, expressions in blocks, and texts in lines.
+// Renders rules as readable YAML: with comments, expressions in blocks, and wrapped texts.
 local width = 132;
 
 local has(text, part) = std.strReplace(text, part, '') != text;
@@ -9,7 +9,7 @@ local lines(text) =
   if last(parts) == '' then init(parts) else parts;
 local indented(by, texts) = [if text == '' then '' else by + text for text in texts];
 
-// Breaks a text between words.
+// Wraps a text between words.
 local wrapped(text, length) =
   local add(lines, word) =
     if std.length(last(lines)) + 1 + std.length(word) > length then lines + [word]
@@ -17,7 +17,7 @@ local wrapped(text, length) =
   local words = std.split(text, ' ');
   std.foldl(add, words[1:], [words[0]]);
 
-// Quoted if YAML may read it as anything but this text.
+// A scalar, quoted if YAML could read it as anything but this text.
 local scalar(text) =
   local isPlain = !has('{[]}>|*&!%#`@,?:-"\' ', text[0]) && !has(text, ': ') && !has(text, ' #') && !std.endsWith(text, ':');
   if isPlain then text else "'%s'" % std.strReplace(text, "'", "''");
@@ -55,6 +55,6 @@ local group(it) =
   + (if std.objectHas(it.rules[0], 'alert') then std.flattenArrays([alert(rule) for rule in it.rules])
      else std.flattenArrays([recording(rule) for rule in it.rules]) + ['']);
 
-// A file of rules. Its last newline is the one that jsonnet writes.
+// A rules file. jsonnet writes the last newline.
 function(header, rules)
   std.join('\n', comment(header) + ['groups:'] + init(std.flattenArrays([group(it) for it in rules.groups])))

@@ -4,7 +4,7 @@ local expressions = import '../promql.libsonnet';
   local config = $._config,
   local promql = expressions(config),
 
-  // Expressions are formatted with _config. Each alert links to its section in the runbook.
+  // Fills in the thresholds of _config, and links each alert to its section in the runbook.
   local complete(group) = group {
     rules: [
       rule {

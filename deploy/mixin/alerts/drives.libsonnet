@@ -7,10 +7,10 @@ function(config) {
     {
       alert: 'BlockDeviceHung',
       comment:: |||
-        After 30 s most drivers give a command up. A shorter hang that a reset ends is BlockDeviceStalled.
-        last_over_time: a failed scrape does not end the alert. A lower bound (exact is 0, else absent) is the time with I/O in
-        flight and no completion. It says nothing where the kernel does not account completions, but many kernels count the I/O
-        in flight.
+        Most drivers give up on a command after 30 s. A shorter hang that a reset ends is BlockDeviceStalled.
+        last_over_time keeps the alert firing through a failed scrape. A lower bound (exact is 0; otherwise it is absent) is the
+        time with I/O in flight and no completion. It is ignored where the kernel does not account completions: many kernels
+        count the I/O in flight there.
       |||,
       expr: |||
         max by (cluster, instance, device) (last_over_time(biolat_oldest_inflight_seconds[2m])) > %(hungSeconds)g
@@ -22,7 +22,7 @@ function(config) {
       'for': '30s',
       labels: { severity: 'critical' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} hangs',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is hung',
         description: 'An I/O has been in flight for at least {{ $value | humanizeDuration }} and has not completed.',
         runbook: 'On the node: dmesg --level err,warn | grep {{ $labels.device }}',
       },
@@ -30,9 +30,9 @@ function(config) {
     {
       alert: 'BlockDeviceStalled',
       comment:: |||
-        No drive takes 8 s: one that spins stops trying to read a bad sector after about 7 s. Over 1 s is unusual only where
-        nothing spins, as a full queue of 256 I/Os takes a spinning disk about two seconds. Discards may take that long on
-        any drive, so a read, a write or a flush has to be among them.
+        No healthy drive takes 8 s: a spinning disk gives up on a bad sector after about 7 s. Taking 1 s is unusual only for
+        drives that do not spin, because a spinning disk needs about two seconds for a full queue of 256 I/Os. Discards can take
+        that long on any drive, so at least one read, write or flush has to be among the slow I/Os.
       |||,
       expr: |||
         sum by (cluster, instance, device) (increase(biolat_slow_ios_total{over="8"}[15m])) > 0
@@ -44,20 +44,20 @@ function(config) {
       |||,
       labels: { severity: 'warning' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} stalls',
-        description: '{{ $value | printf "%.0f" }} I/Os took seconds within 15 minutes.',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is stalling',
+        description: '{{ $value | printf "%.0f" }} I/Os took seconds to complete in the last 15 minutes.',
         runbook: 'On the node: curl -s localhost:9976/api/v1/slow',
       },
     },
     {
       alert: 'BlockDeviceErrors',
       comment:: |||
-        Without notsupp, again and resource, which the kernel and file systems cause and handle themselves, and without
-        commands from user space, of which a drive may reject any.
-        A status has no series before its first errors, and increase() ignores the first value of a series. All errors of a
-        series belong to these 15 minutes if the daemon started within them, or if the series was not there 15 minutes ago and
-        biolat_failed_ios_total, which every device has from its start, has grown since or was not there either, although
-        the daemon was. What Prometheus scrapes for the first time from a daemon that has run for long is of unknown age.
+        Ignores notsupp, again and resource, which the kernel and file systems cause and handle themselves, and commands from
+        user space, because a drive may reject any of them.
+        A status has no series before its first error, and increase() ignores the first value of a series. So all errors of a
+        series are counted if the daemon started in the last 15 minutes. They are also counted if the series did not exist 15
+        minutes ago, and biolat_failed_ios_total, which every device has from the start, has grown since, or did not exist either
+        although the daemon was scraped. Errors in the first scrape of a daemon that has run for longer are of unknown age.
       |||,
       expr: |||
         sum by (cluster, instance, device, op, status) (
@@ -88,8 +88,8 @@ function(config) {
       |||,
       labels: { severity: 'warning' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} fails I/O',
-        description: '{{ $value | printf "%.0f" }} I/Os of op {{ $labels.op }} failed with {{ $labels.status }} within 15 minutes.',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is failing I/O',
+        description: '{{ $value | printf "%.0f" }} {{ $labels.op }} I/Os failed with status {{ $labels.status }} in the last 15 minutes.',
         runbook: 'On the node: curl -s localhost:9976/api/v1/slow; dmesg --level err,warn | grep {{ $labels.device }}',
       },
     },
@@ -107,7 +107,7 @@ function(config) {
       'for': '5m',
       labels: { severity: 'critical' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} fails {{ $value | humanizePercentage }} of its I/O',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is failing {{ $value | humanizePercentage }} of its I/O',
         description: 'More than %g %% of the I/O on {{ $labels.device }} ({{ $labels.model }}) has failed for five minutes.' % (100 * config.errorsRatio),
         runbook: 'Take the drive out of service, then smartctl -x /dev/{{ $labels.device }}',
       },
@@ -115,10 +115,10 @@ function(config) {
     {
       alert: 'BlockDeviceSlowerThanItsPast',
       comment:: |||
-        What took as long a week ago, such as a weekly scrub, is expected. Below 2 ms few users notice, and below one
-        I/O per second a 99th percentile means nothing. Classic histograms have buckets of a factor of four: a p99 that moves
-        just across a bound seems four times as long, so another factor holds for what recording-classic.yml records.
-        Where a model has many drives, BlockDeviceFailSlow compares those that do the same work, with far fewer false alarms.
+        The comparison with a week ago excludes weekly jobs such as a scrub. Below 2 ms few users notice, and below one I/O per
+        second a 99th percentile means nothing. Classic buckets span a factor of four, so a p99 that crosses a bound seems to
+        quadruple: recordings of recording-classic.yml have a larger factor. Models with many drives are left to
+        BlockDeviceFailSlow, which compares drives that do the same work and has far fewer false alarms.
       |||,
       expr: |||
         (
@@ -139,14 +139,14 @@ function(config) {
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is %s times as slow as a day and a week ago' % words(config.slowerThanPastFactor),
         description: 'The p99 device latency of its {{ $labels.op }}s is now {{ $value | humanizeDuration }} ({{ $labels.model }}).',
-        runbook: 'Look at its IOPS and throughput on the dashboard: more load, or the same?',
+        runbook: 'On the dashboard: have its IOPS and throughput grown too?',
       },
     },
     {
       alert: 'BlockDeviceSlowerThanSiblings',
       comment:: |||
-        Siblings are drives of one model that do the same op. With two drives neither can be three times the median. The
-        factor, and what is left to BlockDeviceFailSlow, are as above.
+        Siblings are drives of one model with I/O of the same op. With two drives, neither can be three times the median. The
+        factor for classic histograms and the exclusion of large models are as above.
       |||,
       expr: |||
         (
@@ -170,8 +170,8 @@ function(config) {
     {
       alert: 'BlockDeviceFlushSlow',
       comment:: |||
-        A flush of an SSD takes up to some 30 ms, without a volatile cache under 1 ms; a spinning disk has to write its cache
-        to the disk. Each fsync waits for one.
+        A flush takes an SSD up to about 30 ms, or less than 1 ms without a volatile cache. A spinning disk has to write out its
+        cache. Each fsync waits for a flush.
       |||,
       expr: |||
         (
@@ -185,17 +185,18 @@ function(config) {
       'for': '15m',
       labels: { severity: 'warning' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} flushes slowly',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is slow to flush',
         description: 'The p99 latency of its flushes is {{ $value | humanizeDuration }} ({{ $labels.model }}); each fsync waits for one.',
-        runbook: 'Look at the panels Flushes and Flush latency: more flushes, or slower ones?',
+        runbook: 'On the dashboard, Flushes and Flush latency: more flushes, or slower ones?',
       },
     },
     {
       alert: 'BlockDeviceFlushStorm',
       comment:: |||
-        Seconds of flushes per second are the share of its time that the drive flushes: fair to slow and fast drives, which a
-        number of flushes is not. A few slow flushes beside many writes are BlockDeviceFlushSlow. Programs that call fsync at
-        the same time share a flush: a storm of many programs has few flushes per write, but more than ten per second.
+        Seconds of flushes per second are the share of its time that the drive spends on flushes. Unlike a number of flushes,
+        that suits slow and fast drives alike. A few slow flushes beside many writes are BlockDeviceFlushSlow. Programs that call
+        fsync at the same time share a flush, so a storm from many programs has few flushes per write, but more than ten per
+        second.
       |||,
       expr: |||
         sum by (cluster, instance, device, model) (
@@ -219,16 +220,16 @@ function(config) {
       'for': '15m',
       labels: { severity: 'warning' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} spends its time with flushes',
-        description: 'On average {{ $value | printf "%.1f" }} flushes are in progress at any time, and there are more than ten per second or more than one for every ten writes.',
-        runbook: 'Who calls fsync: bpftrace, or the logs and metrics of the databases on the node',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} spends most of its time on flushes',
+        description: 'On average {{ $value | printf "%.1f" }} flushes are in progress, and there are more than ten per second or more than one for every ten writes.',
+        runbook: 'Find who calls fsync: bpftrace, or the logs and metrics of the databases on the node',
       },
     },
     {
       alert: 'BlockDeviceSaturated',
       comment:: |||
-        At least one I/O in the device at all times, and I/O waits for longer than the drive then takes: for admission, where
-        the kernel keeps the timestamp of that, and in the queue. Without a dispatch timestamp the total is the drive's time.
+        The device always has at least one I/O, and I/Os wait longer than the drive then takes: in the queue, and for admission
+        where the kernel timestamps it. Without a dispatch timestamp, the total latency stands for the device latency.
       |||,
       expr: |||
         (
@@ -254,14 +255,14 @@ function(config) {
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} gets more I/O than it can handle',
         description: 'I/O waits for admission and in the queue {{ $value | printf "%.1f" }} times as long as the drive then takes.',
-        runbook: 'On the node: biolat who 10 1 names who does the I/O',
+        runbook: 'On the node: biolat who 10 1 shows who does the I/O',
       },
     },
     {
       alert: 'BlockDeviceSaturated',
       comment:: |||
-        Without a scheduler I/O waits for a free tag, which is admission. Where the kernel keeps no timestamp of that, the
-        drive's tags are all in use if the number of I/Os in flight is high and does not vary: it is at its limit.
+        Without a scheduler I/O waits for a free tag, which is part of admission. Where the kernel does not timestamp admission,
+        a high and constant number of I/Os in flight suggests that all tags of the drive are in use.
       |||,
       expr: |||
         min_over_time(instance_device:biolat_inflight_ios:sum[5m]) >= 16
@@ -277,16 +278,16 @@ function(config) {
       'for': '15m',
       labels: { severity: 'info', sign: 'depth' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} may have as many I/Os in flight as it can take',
-        description: 'For 15 minutes {{ $value | printf "%.0f" }} I/Os or a few more have been in flight at all times. How long others wait for them is not measured on this kernel.',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} may be at its limit of I/Os in flight',
+        description: 'At least {{ $value | printf "%.0f" }} I/Os have been in flight at all times for 15 minutes. This kernel does not timestamp the wait for a free tag.',
         runbook: 'cat /sys/block/{{ $labels.device }}/queue/nr_requests: is that the number in flight?',
       },
     },
     {
       alert: 'BlockDeviceCompletionsPiledUp',
       comment:: |||
-        At 50,000 I/Os per second a CPU has 20 µs for each: the interrupt, the driver, and what the file system does at the end.
-        A single busy thread on a drive with a queue per CPU looks the same and is no fault, so it is for information.
+        At 50,000 I/Os per second a CPU has 20 µs for each: for the interrupt, the driver, and the file system's completion work.
+        The severity is info because one busy thread on a drive with a queue per CPU looks the same and is harmless.
       |||,
       expr: |||
         (
@@ -300,17 +301,17 @@ function(config) {
       'for': '15m',
       labels: { severity: 'info' },
       annotations: {
-        summary: 'One CPU of {{ $labels.instance }} completes most I/O of {{ $labels.device }}',
-        description: 'It completes {{ $value | printf "%.0f" }} I/Os per second of {{ $labels.device }} ({{ $labels.model }}) and may be its limit, while other CPUs complete few or none.',
+        summary: 'One CPU on {{ $labels.instance }} completes most of the I/O of {{ $labels.device }}',
+        description: 'It completes {{ $value | printf "%.0f" }} I/Os per second for {{ $labels.device }} ({{ $labels.model }}) and may be limiting it, while other CPUs complete few or none.',
         runbook: 'On the node: ls /sys/block/{{ $labels.device }}/mq; grep . /sys/block/{{ $labels.device }}/mq/*/cpu_list',
       },
     },
     {
       alert: 'BlockPathDown',
       comment:: |||
-        The live paths of a multipath device that has fewer of them than within the last hour, or a path that is not live.
-        With active/passive storage, the paths over the other controller are always inaccessible.
-        The kernel removes a path that stays away. A device that lost all paths together was detached.
+        The number of live paths of a multipath device that had more in the last hour, or that has a path that is down.
+        With active/passive storage, the paths through the other controller are always inaccessible, so that state does not
+        count. The kernel removes a path that stays away. A device that lost all its paths at once was detached.
       |||,
       expr: |||
         sum by (cluster, instance, path_of) (biolat_path_info{state="live"} or 0 * biolat_path_info)

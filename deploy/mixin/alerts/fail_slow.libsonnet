@@ -1,6 +1,6 @@
-// The alert on drives that are sick but do not fail: slower than others for the same work.
+// The alert on fail-slow drives: they do not fail, but are slower than others for the same work.
 function(config) {
-  // The median of what is recorded of slow drives, of those that were slow in so many evaluations; there are 15 in an hour.
+  // The median slowdown of drives that were slow in at least this many evaluations; an hour has 15.
   local slow(series, time, evaluations) =
     'quantile_over_time(0.5, %s[%s]) and count_over_time(%s[%s]) >= %d' % [series, time, series, time, evaluations],
 
@@ -19,8 +19,8 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive: for four fifths of an hour in all that it does, or in one op and size, or in stalls, a fifth of six hours. What its
-        siblings or its firmware share is an alert of its own.
+        One drive: slow for four fifths of an hour, overall or in one op and size, or stalled for a fifth of six hours. If its
+        siblings or its firmware share the slowdown, another alert reports it.
       |||,
       expr: |||
         (
@@ -43,7 +43,7 @@ function(config) {
       'for': '10m',
       labels: { severity: 'warning', scope: 'drive' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for the work that it does',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} is slower than other drives for the same work',
         description: 'It takes {{ $value | printf "%.1f" }} times as long as other drives of its model ({{ $labels.model }}) with the same load and sizes.',
         runbook: 'smartctl -x /dev/{{ $labels.device }}: wear, temperature, media errors, link speed',
       },
@@ -51,7 +51,7 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        The drives of a node: its backplane, controller, power or cooling.
+        The drives of a node: the cause is its backplane, controller, power or cooling.
       |||,
       expr: |||
         (
@@ -63,8 +63,8 @@ function(config) {
       'for': '10m',
       labels: { severity: 'warning', scope: 'node' },
       annotations: {
-        summary: 'The drives of {{ $labels.instance }} are slow for the work that they do',
-        description: 'Half of its {{ $labels.model }} take {{ $value | printf "%.1f" }} times as long as those of other nodes with the same load and sizes.',
+        summary: 'The drives of {{ $labels.instance }} are slower than those of other nodes for the same work',
+        description: 'Half of its {{ $labels.model }} drives take {{ $value | printf "%.1f" }} times as long as those of other nodes with the same load and sizes.',
         runbook: 'On the node: dmesg --level err,warn; backplane, controller, PCIe links (lspci -vv), temperature',
       },
     },
@@ -73,17 +73,17 @@ function(config) {
       expr: 'model_firmware:biolat_slowdown:ratio1h > %(failSlowFirmwareFactor)g',
       labels: { severity: 'warning', scope: 'firmware' },
       annotations: {
-        summary: 'Firmware {{ $labels.firmware }} of {{ $labels.model }} is slower than another one',
-        description: 'Its drives take {{ $value | printf "%.1f" }} times as long as those with the fastest firmware, for the same work.',
-        runbook: 'Stop the roll-out of this firmware; compare its release notes',
+        summary: 'Firmware {{ $labels.firmware }} of {{ $labels.model }} is slower than another firmware version',
+        description: 'Its drives take {{ $value | printf "%.1f" }} times as long as those with the fastest firmware for the same work.',
+        runbook: 'Stop the rollout of this firmware; compare its release notes',
       },
     },
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        A whole model, where no drive is slower than others: against itself a week ago, or a day ago for what it did not do then,
-        in three quarters of what it does. It ends a week after the model became slow. Where half of its drives have %(failSlowOverloadInflight)g I/Os in
-        the device, they have more work than they can do.
+        A whole model, of which no drive is slower than others: compared with the model a week ago, or a day ago for work that it
+        did not do then. Three quarters of its work have to be slower. The alert ends a week after the model became slow. If half of
+        its drives have %(failSlowOverloadInflight)g I/Os in the device, they are overloaded instead.
       ||| % config,
       expr: |||
         quantile by (cluster, model) (0.25,
@@ -100,7 +100,7 @@ function(config) {
       labels: { severity: 'warning', scope: 'model' },
       annotations: {
         summary: 'All drives of model {{ $labels.model }} are slower than a week ago',
-        description: 'They take {{ $value | printf "%.1f" }} times as long as a week ago, for the same work.',
+        description: 'They take {{ $value | printf "%.1f" }} times as long as a week ago for the same work.',
         runbook: 'What changed on all of them: firmware, kernel, driver, scheduler, encryption?',
       },
     },

@@ -1,4 +1,4 @@
-// Alerts on biolat itself: does it run, and are its figures right?
+// Alerts on biolat itself: whether it runs, and whether its figures are right.
 function(config) {
   name: 'biolat-figures',
   rules: [
@@ -19,7 +19,7 @@ function(config) {
       'for': '15m',
       labels: { severity: 'warning' },
       annotations: {
-        summary: 'Prometheus scrapes no biolat',
+        summary: 'Prometheus has no biolat target',
         description: 'There is no target with %s; none of these alerts can fire.' % config.biolatSelector,
         runbook: 'Look at Status > Target health in Prometheus, then at scrape_configs',
       },
@@ -33,7 +33,7 @@ function(config) {
       'for': '5m',
       labels: { severity: 'warning' },
       annotations: {
-        summary: 'biolat on {{ $labels.instance }} serves old figures',
+        summary: 'biolat on {{ $labels.instance }} serves stale figures',
         description: 'They are {{ $value | humanizeDuration }} old, or the clocks of the node and of Prometheus differ by that much.',
         runbook: 'On the node: journalctl -u biolat -n 50, and compare date -u',
       },
@@ -44,7 +44,7 @@ function(config) {
       labels: { severity: 'warning' },
       annotations: {
         summary: "biolat on {{ $labels.instance }} cannot read the kernel's counters",
-        description: '{{ $value | printf "%.0f" }} collections failed within 15 minutes; biolat serves the last good figures.',
+        description: '{{ $value | printf "%.0f" }} collections failed in the last 15 minutes; biolat serves the last good figures.',
         runbook: 'On the node: journalctl -u biolat -n 50 names the reason',
       },
     },
@@ -57,7 +57,7 @@ function(config) {
       'for': '15m',
       labels: { severity: 'info' },
       annotations: {
-        summary: 'biolat on {{ $labels.instance }} needs longer to read the counters than its interval',
+        summary: 'biolat on {{ $labels.instance }} takes longer than its interval to read the counters',
         description: '{{ $value | humanizePercentage }} of its collections are late: its figures are older than they should be.',
         runbook: 'Is the node short of CPU? Otherwise set a longer --interval',
       },
@@ -79,7 +79,7 @@ function(config) {
       labels: { severity: 'warning' },
       annotations: {
         summary: 'biolat on {{ $labels.instance }} loses completions ({{ $labels.reason }})',
-        description: 'The lost completions are {{ $value | humanizePercentage }} of the counted ones.',
+        description: 'Lost completions amount to {{ $value | humanizePercentage }} of the counted ones.',
         runbook: 'On the node: journalctl -u biolat names the series of no_room, and says whether the second program was attached (recursion)',
       },
     },
@@ -93,8 +93,8 @@ function(config) {
       'for': '15m',
       labels: { severity: 'warning' },
       annotations: {
-        summary: 'biolat misses I/O on {{ $labels.device }} of {{ $labels.instance }}',
-        description: 'The missed completions are {{ $value | humanizePercentage }} of the counted ones.',
+        summary: 'biolat on {{ $labels.instance }} is missing I/O of {{ $labels.device }}',
+        description: 'Missed completions amount to {{ $value | humanizePercentage }} of the counted ones.',
         runbook: 'Is another tracer on block_rq_complete? bpftool perf',
       },
     },
@@ -105,7 +105,7 @@ function(config) {
       labels: { severity: 'info' },
       annotations: {
         summary: 'biolat on {{ $labels.instance }} has no room for every cgroup',
-        description: '{{ $value | humanize }} I/Os per second are counted as cgroup "other", not as that of who did them.',
+        description: '{{ $value | humanize }} I/Os per second are counted as cgroup "other" instead of under their own.',
         runbook: 'Raise --workloads on this node',
       },
     },
@@ -116,7 +116,7 @@ function(config) {
       labels: { severity: 'warning' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is not measured',
-        description: 'Its queue/iostats is 0, so the kernel neither timestamps nor accounts its I/O.',
+        description: 'Its queue/iostats is 0, so the kernel does not timestamp or account its I/O.',
         runbook: 'echo 1 > /sys/block/{{ $labels.device }}/queue/iostats',
       },
     },
@@ -129,9 +129,9 @@ function(config) {
       'for': '1h',
       labels: { severity: 'info' },
       annotations: {
-        summary: '{{ $labels.device }} on {{ $labels.instance }} has a total latency only',
-        description: 'The kernel records no timestamp when it dispatches a request to the driver. There is no queue and device latency, and the alerts on drives that are slower than before or than others ignore this drive.',
-        runbook: 'Read the warning about writeback throttling before you turn it on',
+        summary: '{{ $labels.device }} on {{ $labels.instance }} has only a total latency',
+        description: 'The kernel does not timestamp the dispatch of its requests to the driver. There is no queue or device latency, and alerts that compare drives with others or with their past ignore this one.',
+        runbook: 'Before you turn on writeback throttling, read the warning about it',
       },
     },
   ],

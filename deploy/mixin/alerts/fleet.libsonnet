@@ -1,4 +1,5 @@
-// Alerts on what is missing. They look at the whole fleet or hours back, so they are evaluated less often and delay no others.
+// Alerts on missing drives and daemons. They read the whole fleet or hours of samples, so they are evaluated less often, in a group
+// of their own that delays no other.
 function(config) {
   name: 'biolat-fleet',
   interval: '5m',
@@ -6,9 +7,9 @@ function(config) {
     {
       alert: 'BlockDeviceVanished',
       comment:: |||
-        Drives of a node, as they are gone for a reason: not USB, volumes of a network or a cloud, or virtual disks, which come
-        and go. By serial number and WWID: a reboot may give a drive another name. A path of a drive that is there is
-        BlockPathDown. Ends six hours after the drive vanished.
+        Only fixed drives: USB disks, network and cloud volumes, and virtual disks come and go. Compared by serial number and WWID,
+        because a reboot may give a drive another name. A lost path to a drive that is still there is BlockPathDown. The alert
+        ends six hours after the drive vanished.
       |||,
       expr: |||
         group by (cluster, instance, device, model, serial, wwid) (
@@ -34,9 +35,9 @@ function(config) {
     {
       alert: 'BiolatMissingOnNode',
       comment:: |||
-        A node of node_exporter or kube-state-metrics without a target: a target that is down is BiolatDown, no target at all is
-        BiolatAbsent. Only in clusters where most nodes have one: elsewhere biolat is meant for some nodes, or is being rolled
-        out, or the nodes have other names than biolat's targets.
+        A node that node_exporter or kube-state-metrics knows, without a biolat target. A target that is down is BiolatDown; no
+        target anywhere is BiolatAbsent. Only in clusters where most nodes have one: elsewhere biolat is meant for some of the
+        nodes, or is being rolled out, or the nodes have other names than biolat's targets.
       |||,
       expr: |||
         node:biolat_targets:count == 0
@@ -45,8 +46,8 @@ function(config) {
       'for': '30m',
       labels: { severity: 'info' },
       annotations: {
-        summary: 'No biolat on the node {{ $labels.node }}',
-        description: 'Most nodes have one. The latency of the drives of this node is unknown, and no alert on them can fire.',
+        summary: 'No biolat on node {{ $labels.node }}',
+        description: "Most other nodes run biolat. The latency of this node's drives is unknown, and no alert on them can fire.",
         runbook: 'kubectl --namespace biolat get pods -o wide, or systemctl status biolat; then scrape_configs',
       },
     },
@@ -56,7 +57,7 @@ function(config) {
       'for': config.mixedVersionsFor,
       labels: { severity: 'info' },
       annotations: {
-        summary: 'biolat has had {{ $value }} versions for a long time',
+        summary: '{{ $value }} different versions of biolat have been running for a long time',
         description: 'Is an upgrade stuck? Rules and dashboards of the newest version need series that older ones may lack.',
         runbook: 'In Prometheus: count by (version) (biolat_build_info)',
       },

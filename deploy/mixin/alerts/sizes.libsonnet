@@ -1,4 +1,4 @@
-// The alert on sizes of I/O, from what the group biolat-fail-slow records.
+// The alert on I/O sizes, from recordings of the group biolat-fail-slow.
 local words = import '../words.libsonnet';
 
 function(config) {
@@ -8,10 +8,10 @@ function(config) {
     {
       alert: 'BlockDeviceSlowForSize',
       comment:: |||
-        The mean latency of a range of sizes, compared with that of the next smaller range, whose sizes are a fourth. The size
-        explains four times the latency at most; three times that is no noise. Not of rotating disks: where the data is matters
-        more to them than how large it is. The replacements give each range the name of the next larger one; they are costly, so that
-        only series of drives with such a latency get one.
+        Compares the mean latency of a range of sizes with the next smaller range, whose sizes are a quarter. The size
+        explains four times the latency at most; three times that is not noise. Rotating disks are excluded: their latency depends
+        on where the data is rather than on its size. The label_replace calls rename each range to the next larger one. They are
+        costly, so only drives with such a latency go through them.
       |||,
       expr: |||
         (
@@ -34,7 +34,7 @@ function(config) {
       labels: { severity: 'info' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for requests of one size',
-        description: 'Its {{ $labels.op }}s of size {{ $labels.size }} take {{ $value | humanizeDuration }} on average in {{ $labels.model }}, more than %s times as long as those of the next smaller sizes, which are a fourth as large.' % words(config.slowForSizeFactor),
+        description: 'Its {{ $labels.op }}s of size {{ $labels.size }} take {{ $value | humanizeDuration }} on average ({{ $labels.model }}), more than %s times as long as those of the next smaller sizes, which are a quarter as large.' % words(config.slowForSizeFactor),
         runbook: 'On the node: biolat sizes -d {{ $labels.device }} 10 1',
       },
     },

@@ -1,5 +1,5 @@
-// The alert on service levels: a class of devices uses up its error budget too fast. Two windows each: the long one for what it
-// means, the short one so that the alert ends soon after its cause.
+// The alert on service levels: a class of devices uses up its error budget too fast. Each severity has two windows: the long one
+// measures the burn rate, the short one ends the alert soon after its cause.
 local late(window) = 'class_op:biolat_total_latency_seconds:late_ratio_rate' + window;
 
 function(config) {
@@ -16,7 +16,7 @@ function(config) {
     annotations: {
       summary: '{{ $labels.op }}s of {{ $labels.class }} drives use up their latency budget too fast',
       description: description,
-      runbook: 'On the dashboard, choose the op: the worst drives, and p99 by model',
+      runbook: 'On the dashboard, choose the op and look at Worst drives now and p99 by model',
     },
   },
 
@@ -24,15 +24,15 @@ function(config) {
   rules: [
     alert(
       'critical',
-      'Burn rates of the Site Reliability Workbook: 2 % of the budget of 30 days within an hour, or 5 % within six.',
+      'Burn rates of the Site Reliability Workbook: 2 % of the 30-day budget in an hour, or 5 % in six.',
       burns(14.4, '1h', '5m') + 'or\n' + burns(6, '6h', '30m'),
-      '{{ $value | humanizePercentage }} took longer than the target within one hour, or within six.',
+      '{{ $value | humanizePercentage }} took longer than the target in the last hour, or in the last six.',
     ),
     alert(
       'warning',
-      '10 % of the budget within three days: at this rate all of it is used up in 30 days.',
+      '10 % of the budget in three days: at this rate all of it is used up in 30 days.',
       burns(1, '3d', '6h'),
-      '{{ $value | humanizePercentage }} took longer than the target within three days.',
+      '{{ $value | humanizePercentage }} took longer than the target in the last three days.',
     ),
   ],
 }

@@ -1,9 +1,9 @@
-// Expressions of classic histograms. The same functions as in native.libsonnet.
+// Expressions for classic histograms, with the same functions as native.libsonnet.
 
 // The buckets that biolat exposes by default: powers of four of a second from 2^-16 s, and 32 s.
 local bounds = [std.pow(4, exponent) for exponent in std.range(-8, 1)] + [32];
 
-// Prometheus 3 writes a whole number with a decimal, older ones do not.
+// Prometheus 3 writes integers with a decimal, older versions do not.
 local bucket(bound) = if bound == std.floor(bound) then 'le=~"%d|%d.0"' % [bound, bound] else 'le="%s"' % bound;
 
 {

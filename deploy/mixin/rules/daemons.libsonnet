@@ -13,8 +13,8 @@ function(histograms, config) {
     {
       record: 'node:biolat_targets:count',
       comment:: |||
-        biolat's targets by node: 0 for a node that only kube-state-metrics knows, or node_exporter where that is not there. The
-        node is the target's instance without a port, or its label node.
+        Number of biolat targets per node: 0 for a node that only kube-state-metrics knows, or node_exporter in clusters without
+        kube-state-metrics. The node is the target's instance without the port, or its label node.
       |||,
       expr: |||
         count by (cluster, node) (

@@ -1,4 +1,4 @@
-// Figures of each device. Every one has the device's model.
+// Figures per device, each with the device's model.
 local withModel = import 'with_model.libsonnet';
 
 local device = 'cluster, instance, device';
@@ -21,7 +21,7 @@ function(histograms, config) {
     rule(
       'instance_device_op:biolat_total_latency_seconds:p100_rate5m',
       quantile(1, 'biolat_total_latency_seconds'),
-      comment='The slowest I/O, rounded up to the end of its bucket.'
+      comment='The slowest I/O, rounded up to its bucket bound.'
     ),
     rule(
       'instance_device_op:biolat_total_latency_seconds:sum_rate5m',
@@ -37,8 +37,8 @@ function(histograms, config) {
       'instance_device:biolat_admission_latency_seconds:sum_rate5m',
       histograms.sum('biolat_admission_latency_seconds', device),
       comment=|||
-        Seconds of latency per second: by Little's law, the mean number of I/Os that wait for admission, that wait in the queue,
-        and that are in the device. There is an admission where the kernel keeps a timestamp of the submission.
+        Seconds of latency per second: by Little's law, the mean number of I/Os waiting for admission, waiting in the queue, and
+        in the device. Admission exists where the kernel timestamps the submission.
       |||
     ),
     rule(
@@ -56,7 +56,7 @@ function(histograms, config) {
     rule(
       'instance_device:biolat_inflight_ios:sum',
       'sum by (%s) (biolat_inflight_ios)' % device,
-      comment='What has not completed now.'
+      comment='I/Os in flight now.'
     ),
     rule(
       'instance_device:biolat_oldest_inflight_seconds:max',

@@ -1,10 +1,10 @@
-// How slow each drive is for the work that it does: the figures of BlockDeviceFailSlow.
+// How slow each drive is for its work: the figures behind BlockDeviceFailSlow.
 local withModel = import 'with_model.libsonnet';
 
 local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
-// The same of all clusters.
+// The same across clusters.
 local cohorts = 'model, op, size, work';
 
 local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m';
@@ -21,8 +21,8 @@ local pooledSpread = 'model_op_size_work:biolat_size_device_latency_seconds:pool
 local slowdownInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
 local slowInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m';
 local slowdown = 'instance_device:biolat_slowdown:rate5m';
-local spreadOfDrive = 'instance_device:biolat_slowdown:spread_rate5m';
-local ofNode = 'instance:biolat_slowdown:median_rate5m';
+local driveSpread = 'instance_device:biolat_slowdown:spread_rate5m';
+local nodeSlowdown = 'instance:biolat_slowdown:median_rate5m';
 local slowNode = 'instance:biolat_slowdown:slow_rate5m';
 local slow = 'instance_device:biolat_slowdown:slow_rate5m';
 local stalled = 'instance_device:biolat_slowdown:stalled_rate5m';
@@ -40,9 +40,9 @@ local in20m(figure) = 'avg_over_time(%s[20m])' % figure;
 
 local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
 
-local meansOfAll = mean + '{model!="", op=~"read|write"}';
+local allMeans = mean + '{model!="", op=~"read|write"}';
 
-// Each drive's class of work, or one so much higher, as a label.
+// Each drive's class of work, or the next higher or lower one, as a label.
 local classes(label, higher=0) =
   'count_values by (cluster, instance, device, op) ("%s", %s%s)' % [
     label,
@@ -50,18 +50,19 @@ local classes(label, higher=0) =
     if higher == 0 then '' else ' %s 1' % (if higher > 0 then '+' else '-'),
   ];
 
-// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, or the next load higher or lower.
-local means(higher=0, of=meansOfAll) = |||
+// Mean latencies of reads and writes by size, with the label `work`: the drive's class of work, or the class of the next higher
+// or lower load.
+local means(higher=0, of=allMeans) = |||
   %(of)s
     * on (cluster, instance, device, op) group_left (work)
   %(classes)s
 ||| % { of: of, classes: classes('work', higher) };
 
-// Each drive among those that have its load, the next lower and the next higher one.
+// Each drive in three classes: with its own load, the next lower and the next higher one.
 local pooled = std.join('  or\n', ['  ' + indented('  ', means(higher)) + '\n' for higher in [-1, 0, 1]]);
 
-// Of a figure of each class, that of the class itself or of the next higher load: the larger one.
-local larger(figure, by) = |||
+// For a figure per class: the larger of the figures for the class itself and for the next higher load.
+local maxOverNextLoad(figure, by) = |||
   max by (%(by)s) (
     label_replace(%(figure)s * on (work) group_left (below) %(below)s, "work", "$1", "below", "(.*)")
       or
@@ -69,8 +70,8 @@ local larger(figure, by) = |||
   )
 ||| % { figure: figure, by: by, below: below };
 
-// The spread of those that a drive is compared with, by op and size.
-local spreadInSize(of=meansOfAll) = |||
+// The spread of the drives that a drive is compared with, by op and size.
+local spreadInSize(of=allMeans) = |||
   max by (%(drive)s, op, size) (
     0 * (
       %(means)s
@@ -80,7 +81,7 @@ local spreadInSize(of=meansOfAll) = |||
   )
 ||| % { drive: drive, means: indented('    ', means(of=of)), cohorts: cohorts, spread: largestSpread };
 
-// A figure of most drives, and one of those that do little.
+// One figure for quiet drives, and another for the rest.
 local unlessQuiet(usual, ofQuiet) = |||
   %(usual)s
     unless on (cluster, instance, device) %(quiet)s
@@ -89,15 +90,15 @@ local unlessQuiet(usual, ofQuiet) = |||
     and on (cluster, instance, device) %(quiet)s
 ||| % { usual: std.rstripChars(usual, '\n'), ofQuiet: std.rstripChars(ofQuiet, '\n'), quiet: quiet };
 
-// What the drives of a model share on a node that has enough of them: the median of a figure.
+// The median of a figure over the drives of a model on a node, if there are enough of them: the part that they share.
 local shared(figure, by, drives) = |||
   quantile by (%(by)s) (0.5, %(figure)s)
     and
   count by (%(by)s) (%(figure)s) >= %(drives)d
 ||| % { figure: figure, by: by, drives: drives };
 
-// A slowdown without the part that a drive's siblings share.
-local alone(figure, by, siblings) = |||
+// A slowdown without the part that the drive's siblings share.
+local excludeShared(figure, by, siblings) = |||
   (
     %(figure)s
       / on (%(by)s) group_left ()
@@ -109,21 +110,21 @@ local alone(figure, by, siblings) = |||
   )
 ||| % { figure: figure, by: by, siblings: indented('      ', siblings) };
 
-local aloneOfDrive = alone(slowdown, 'cluster, instance, model', ofNode);
+local ownSlowdown = excludeShared(slowdown, 'cluster, instance, model', nodeSlowdown);
 
-// What is so many times as slow as others, and beyond so many standard deviations.
-local beyond(figure, factor, spreads, spread) = |||
+// Slowdowns above a factor, and above a number of standard deviations.
+local exceeds(figure, factor, spreads, spread) = |||
   (%s > %g)
     >
   exp(%g * %s)
 ||| % [std.rstripChars(figure, '\n'), factor, spreads, std.rstripChars(spread, '\n')];
 
-// The same without drives that do more than they can: waiting is not theirs to answer for.
-local beyondLoad(figure, factor, spreads, spread) =
-  beyond(figure, factor, spreads, spread) + 'unless on (cluster, instance, device)\n%s\n' % overloaded;
+// The same without overloaded drives, which cannot help that I/Os wait.
+local exceedsUnlessOverloaded(figure, factor, spreads, spread) =
+  exceeds(figure, factor, spreads, spread) + 'unless on (cluster, instance, device)\n%s\n' % overloaded;
 
-// The deviation of these means from the medians of their clusters, as one standard deviation of the logarithm: the median deviation, which
-// sick drives do not change. How much drives differ is the same in each cluster, so all of them tell.
+// The deviation of means from the medians of their clusters, as a standard deviation of the logarithm. It is estimated from the
+// median deviation, which a few sick drives do not change, over all clusters, because drives differ as much in one as in another.
 local deviation(means) = |||
   1.4826 * quantile by (%(cohorts)s) (0.5,
     abs(ln(
@@ -140,7 +141,7 @@ function(histograms, config) {
   local countInSize = histograms.count('biolat_size_device_latency_seconds', band),
   local sumInSize = histograms.sum('biolat_size_device_latency_seconds', band),
 
-  // The median of each firmware that three nodes have.
+  // The median per firmware, of firmwares that enough nodes run.
   local firmwares = |||
     quantile by (cluster, model, firmware) (0.5,
       %(typical)s
@@ -152,17 +153,17 @@ function(histograms, config) {
   ||| % { typical: typical, nodes: config.failSlowMinNodes },
 
   name: 'biolat-fail-slow',
-  // Shorter than the 5m for which Prometheus returns a sample, so that no series has gaps.
+  // Shorter than the 5m for which Prometheus returns a sample: series then have no gaps.
   interval: '4m',
   rules: [
     {
       record: quiet,
-      comment:: 'Drives with fewer I/Os per second than %g. They are judged by twenty minutes, as five have too few.' % config.failSlowQuietIOs,
+      comment:: 'Quiet drives: fewer I/Os per second than %g. They are judged over twenty minutes, because five have too few I/Os.' % config.failSlowQuietIOs,
       expr: 'sum by (cluster, instance, device) (%s) < %g' % [in20m(ios), config.failSlowQuietIOs],
     },
     {
       record: quietCount,
-      comment:: 'Their I/Os and seconds by size, of which twenty minutes are five.',
+      comment:: 'I/Os and seconds of quiet drives by size. Twenty minutes have five evaluations.',
       expr: '%s > 0 and on (cluster, instance, device) %s' % [
         countInSize,
         quiet,
@@ -174,7 +175,7 @@ function(histograms, config) {
     },
     {
       record: mean,
-      comment:: 'Mean latency by size, of sizes with fifteen I/Os: in five minutes or, of quiet drives, in twenty.',
+      comment:: 'Mean latency by size, of sizes with at least fifteen I/Os: in five minutes, or in twenty for quiet drives.',
       expr: withModel('(\n  %s\n)' % indented('  ', unlessQuiet(
         |||
           %s
@@ -189,16 +190,16 @@ function(histograms, config) {
     },
     {
       record: load,
-      comment:: 'The load of a drive: 1 is one I/O, or 128 KiB, per second. Its own latency is not in it.',
+      comment:: 'The load of a drive: 1 is one I/O, or 128 KiB, per second. It does not depend on the latency of the drive.',
       local sum(ios, bytes) = 'sum by (cluster, instance, device) (\n  %s\n    + %s / 131072\n)' % [ios, bytes],
       expr: withModel('(\n  %s\n)' % indented('  ', unlessQuiet(sum(ios, bytes), sum(in20m(ios), in20m(bytes))))),
     },
     {
       record: overloaded,
       comment:: |||
-        Drives with %(failSlowOverloadInflight)g I/Os in the device and more load than their siblings, or %(failSlowOtherWorkFactor)g times their load. A healthy drive
-        that gets more work than it can do is slow, and one that rebuilds does other work; a sick one gets no more than its siblings,
-        but does less.
+        Drives with %(failSlowOverloadInflight)g I/Os in the device and more load than their siblings, or with %(failSlowOtherWorkFactor)g times their load. A healthy drive is
+        slow if it gets more work than it can do, and a drive that rebuilds does other work. A sick drive gets no more work than
+        its siblings, and completes less.
       ||| % config,
       local more(factor='') = |||
         %(load)s
@@ -222,8 +223,8 @@ function(histograms, config) {
     {
       record: class,
       comment:: |||
-        The class of a drive's work: 1000 times the mean size of the op's requests, plus the drive's load, both in halves of a power
-        of two. A load below %g is as good as that: I/Os hardly wait for each other.
+        The class of a drive's work: 1000 times the mean size of the op's requests, plus the drive's load, both in half powers of
+        two. A load below %g counts as that: I/Os hardly wait for each other.
       ||| % config.failSlowLeastLoad,
       expr: |||
         1000 * floor(2 * log2(
@@ -239,7 +240,7 @@ function(histograms, config) {
     },
     {
       record: below,
-      comment:: 'The class that is below each one: the same size, and the next lower load.',
+      comment:: 'Maps each class to the class below: the same size, and the next lower load.',
       expr: |||
         group by (work, below) (
           %s
@@ -250,16 +251,16 @@ function(histograms, config) {
     },
     {
       record: peers,
-      comment:: 'How many drives of a model do about the same work in a cluster: those with this load, the next lower and the next higher one.',
+      comment:: 'Number of drives of a model in a cluster that do about the same work: with this load, the next lower or the next higher one.',
       expr: 'count by (%s) (\n%s\n)\n' % [cohort, std.rstripChars(pooled, '\n')],
     },
     {
       record: median,
       comment:: |||
-        What these drives take for an op and size: the median of their means. Each node counts once, so a bad node does not set it.
-        Where a cluster has fewer than %(drives)d such drives, those of all clusters tell; fewer are not compared.
+        How long these drives take for an op and size: the median of their means. Each node counts once, so one bad node cannot
+        move it. If a cluster has fewer than %(drives)d such drives, the median is over all clusters; if these have fewer too, there is none.
       ||| % { drives: config.failSlowMinDrives },
-      local ofNodes(by) = |||
+      local medianOfNodes(by) = |||
         quantile by (%(by)s) (0.5,
           quantile by (cluster, instance, %(cohorts)s) (0.5,
             %(deep)s
@@ -281,8 +282,8 @@ function(histograms, config) {
           sum by (%(cohorts)s) (%(peers)s) >= %(drives)d
         )
       ||| % {
-        own: indented('  ', ofNodes(cohort)),
-        all: indented('  ', ofNodes(cohorts)),
+        own: indented('  ', medianOfNodes(cohort)),
+        all: indented('  ', medianOfNodes(cohorts)),
         peers: peers,
         cohorts: cohorts,
         drives: config.failSlowMinDrives,
@@ -291,22 +292,22 @@ function(histograms, config) {
     {
       record: longestMedian,
       comment:: |||
-        What a drive is compared with: this, or that of the next higher load if it is longer, as a little more load makes much of a
-        difference near saturation.
+        What a drive is compared with: this median, or the median for the next higher load if that is longer, because near
+        saturation a little more load makes a large difference.
       |||,
-      expr: larger(median, cohort) + 'and\n%s\n' % median,
+      expr: maxOverNextLoad(median, cohort) + 'and\n%s\n' % median,
     },
     {
       record: pooledSpread,
-      comment:: 'How much drives with this load, the next lower and the next higher one differ.',
+      comment:: 'The spread of drives with this load, the next lower and the next higher one.',
       expr: deviation(pooled),
     },
     {
       record: spread,
       comment:: |||
-        How much the drives that do the same differ. Where those with about the load differ by less than %(near)g, they tell; a class by
-        itself may have few drives. Drives that are nearly saturated differ by times, with each load by another factor, so that of
-        the class itself counts if it is larger. The least is %(least)g.
+        The spread of drives that do the same work. It is the spread of drives with about this load if that is below %(near)g, because
+        a class alone can have few drives. Drives near saturation differ by large factors that depend on the load, so
+        otherwise the spread of the class itself counts if it is larger. The spread is at least %(least)g.
       ||| % { near: config.failSlowNearSpread, least: config.failSlowMinSpread },
       expr: |||
         clamp_min(
@@ -328,14 +329,14 @@ function(histograms, config) {
     },
     {
       record: largestSpread,
-      comment:: 'The spread of those that a drive is compared with.',
-      expr: larger(spread, cohorts),
+      comment:: 'The spread of the drives that a drive is compared with.',
+      expr: maxOverNextLoad(spread, cohorts),
     },
     {
       record: slowdownInSize,
       comment:: |||
-        How many times as long as others a drive takes for an op and size. The mean of few I/Os is noise: at 0.05 I/Os per second it
-        is the square root of that.
+        How many times as long as others a drive takes for an op and size. The mean of few I/Os is noise, so the ratio is
+        damped: at 0.05 I/Os per second to its square root.
       |||,
       expr: |||
         max by (%(drive)s, op, size) (
@@ -360,24 +361,24 @@ function(histograms, config) {
     },
     {
       record: slowInSize,
-      comment:: 'Ops and sizes for which a drive takes %(failSlowSizeFactor)g times as long, without what its siblings share, and so many standard deviations: %(failSlowSizeSpreads)g.' % config,
+      comment:: 'Ops and sizes for which a drive takes %(failSlowSizeFactor)g times as long, apart from what its siblings share, and is beyond %(failSlowSizeSpreads)g standard deviations.' % config,
       local siblings = 'cluster, instance, model, op, size',
-      expr: beyondLoad(
-        alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinSiblings)),
+      expr: exceedsUnlessOverloaded(
+        excludeShared(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinSiblings)),
         config.failSlowSizeFactor,
         config.failSlowSizeSpreads,
-        // Only of these, as few are so slow.
-        spreadInSize('(%s and on (%s) %s > %g)' % [meansOfAll, band, slowdownInSize, config.failSlowSizeFactor])
+        // Computed only for the few drives above the factor, to save time.
+        spreadInSize('(%s and on (%s) %s > %g)' % [allMeans, band, slowdownInSize, config.failSlowSizeFactor])
       ),
     },
     {
       record: slowdown,
-      comment:: 'How many times as long as others a drive takes for what it does: the median over its ops and sizes.',
+      comment:: 'How many times as long as others a drive takes for its work: the median over its ops and sizes.',
       expr: 'quantile by (%s) (0.5, %s)' % [drive, slowdownInSize],
     },
     {
-      record: spreadOfDrive,
-      comment:: 'How much drives differ that do the same, as a standard deviation of the logarithm: the median over these ops and sizes.',
+      record: driveSpread,
+      comment:: 'The spread of drives that do the same work, as a standard deviation of the logarithm: the median over these ops and sizes.',
       expr: |||
         quantile by (%(drive)s) (0.5,
           %(spread)s and %(slowdown)s
@@ -385,21 +386,21 @@ function(histograms, config) {
       ||| % { drive: drive, spread: indented('  ', spreadInSize()), slowdown: slowdownInSize },
     },
     {
-      record: ofNode,
-      comment:: 'The slowdown that the drives of a model share on a node of %d or more.' % config.failSlowMinSiblings,
+      record: nodeSlowdown,
+      comment:: 'The slowdown that the drives of a model share on a node with %d or more of them.' % config.failSlowMinSiblings,
       expr: shared(slowdown, 'cluster, instance, model', config.failSlowMinSiblings),
     },
     {
       record: slowNode,
       comment:: |||
-        Nodes whose drives, %(failSlowMinDrives)d or more, share a slowdown of %(failSlowNodeFactor)g, beyond so many standard deviations: %(failSlowNodeSpreads)g. Where half of
-        them have %(failSlowOverloadInflight)g I/Os in the device, they have more work than they can do.
+        Nodes whose drives, %(failSlowMinDrives)d or more, share a slowdown above %(failSlowNodeFactor)g and beyond %(failSlowNodeSpreads)g standard deviations. If half of them
+        have %(failSlowOverloadInflight)g I/Os in the device, they are overloaded instead.
       ||| % config,
-      expr: beyond(
-        ofNode,
+      expr: exceeds(
+        nodeSlowdown,
         config.failSlowNodeFactor,
         config.failSlowNodeSpreads,
-        'quantile by (cluster, instance, model) (0.5, %s)' % spreadOfDrive
+        'quantile by (cluster, instance, model) (0.5, %s)' % driveSpread
       ) + |||
         and
         count by (cluster, instance, model) (%(slowdown)s) >= %(drives)d
@@ -409,22 +410,22 @@ function(histograms, config) {
     },
     {
       record: slow,
-      comment:: 'Drives that take %(failSlowFactor)g times as long, and so many standard deviations: %(failSlowSpreads)g.' % config,
-      expr: beyondLoad(aloneOfDrive, config.failSlowFactor, config.failSlowSpreads, spreadOfDrive),
+      comment:: 'Drives that take %(failSlowFactor)g times as long and are beyond %(failSlowSpreads)g standard deviations.' % config,
+      expr: exceedsUnlessOverloaded(ownSlowdown, config.failSlowFactor, config.failSlowSpreads, driveSpread),
     },
     {
       record: stalled,
-      comment:: 'The same, %(failSlowStallFactor)g times as long and %(failSlowStallSpreads)g standard deviations: what happens to no healthy drive again and again.' % config,
-      expr: beyondLoad(aloneOfDrive, config.failSlowStallFactor, config.failSlowStallSpreads, spreadOfDrive),
+      comment:: 'The same for %(failSlowStallFactor)g times as long and %(failSlowStallSpreads)g standard deviations: stalls, which do not recur on a healthy drive.' % config,
+      expr: exceedsUnlessOverloaded(ownSlowdown, config.failSlowStallFactor, config.failSlowStallSpreads, driveSpread),
     },
     {
       record: typical,
-      comment:: 'The slowdown of a drive in the last hour, the median.',
+      comment:: 'The median slowdown of a drive in the last hour.',
       expr: 'quantile_over_time(0.5, %s[1h])' % slowdown,
     },
     {
       record: 'model_firmware:biolat_slowdown:ratio1h',
-      comment:: 'A firmware against the fastest one of the model, of those that %d nodes have.' % config.failSlowMinNodes,
+      comment:: 'A firmware compared with the fastest firmware of the model, of those that at least %d nodes run.' % config.failSlowMinNodes,
       expr: |||
         (
           %(firmwares)s
@@ -438,9 +439,9 @@ function(histograms, config) {
     {
       record: score,
       comment:: |||
-        The score of the week: 1 is twice as slow as others all the time. A mean in which two days ago counts half, and a week ago a
-        tenth: it falls as soon as the drive recovers. 0.99904 to the power of 720, the evaluations of two days, is 0.5. A
-        stall counts as ten times at most, and what may be noise not at all. Healthy drives have no score.
+        The score of the week: 1 is twice as slow as others all the time. It is a decaying mean, in which two days ago count half
+        and a week ago a tenth, so it falls as soon as the drive recovers. 0.99904 to the power of 720, the evaluations of two days,
+        is 0.5. A slowdown counts as ten at most, and not at all if it can be noise. Healthy drives have no score.
       |||,
       expr: |||
         (
@@ -459,7 +460,7 @@ function(histograms, config) {
     },
     {
       record: slowestSize,
-      comment:: 'The op and size in which a drive that has a score is slowest now.',
+      comment:: 'The op and size in which a drive with a score is slowest now.',
       expr: 'topk by (cluster, instance, device) (1, %s > 1 and on (cluster, instance, device) %s)' % [slowdownInSize, score],
     },
   ],

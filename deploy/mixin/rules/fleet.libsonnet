@@ -1,4 +1,4 @@
-// Sums over drives, and the slowest drives, so that dashboards of large fleets read few series.
+// Sums over drives, and the slowest drives: dashboards of large fleets then read few series.
 function(histograms, config) {
   local sumBy(labels, series) = 'sum by (cluster, %s) (%s)' % [labels, series],
 
@@ -12,7 +12,7 @@ function(histograms, config) {
   rules: [
     {
       record: 'model_op:biolat_total_latency_seconds:count_rate5m',
-      comment:: 'Sums of all drives of a model, so that a total of the fleet is one of a few series.',
+      comment:: 'Sums over all drives of a model: a fleet total then adds up only a few series.',
       expr: sumBy('model, op', 'instance_device_op:biolat_total_latency_seconds:count_rate5m'),
     },
     { record: 'model_op:biolat_io_bytes:rate5m', expr: sumBy('model, op', 'instance_device_op:biolat_io_bytes:rate5m') },
@@ -28,8 +28,8 @@ function(histograms, config) {
     {
       record: 'instance_device_op:biolat_latency_seconds:topk_p99_rate5m',
       comment:: |||
-        The twenty slowest drives of each op and kind, rotational or not. Device latency; where the kernel does not record the
-        dispatch, total latency.
+        The twenty slowest drives of each op and kind (rotational or not), by device latency, or by total latency where the
+        kernel does not timestamp the dispatch.
       |||,
       expr: |||
         topk by (rotational, op) (20,
@@ -46,7 +46,7 @@ function(histograms, config) {
     },
     {
       record: worst,
-      comment:: 'These drives, and those with an I/O that has not completed for %g s.' % config.worstHangSeconds,
+      comment:: 'These drives, and drives with an I/O in flight for %g s or more.' % config.worstHangSeconds,
       expr: |||
         group by (cluster, instance, device, model, rotational) (
           biolat_device_info
@@ -59,7 +59,7 @@ function(histograms, config) {
         )
       ||| % config.worstHangSeconds,
     },
-    ofWorst('instance_device_op:biolat_total_latency_seconds', 'count_rate5m') { comment:: 'Their figures.' },
+    ofWorst('instance_device_op:biolat_total_latency_seconds', 'count_rate5m') { comment:: 'Figures of these drives.' },
     ofWorst('instance_device_op:biolat_total_latency_seconds', 'p99_rate5m'),
     ofWorst('instance_device_op:biolat_admission_latency_seconds', 'p99_rate5m'),
     ofWorst('instance_device_op:biolat_device_latency_seconds', 'p50_rate5m'),

@@ -1,4 +1,4 @@
-// Latency of all drives of a model.
+// Latency over all drives of a model.
 function(histograms, config) {
   local histogram(level, metric) = '%s%s:%s:rate5m' % [level, histograms.level, histograms.metric(metric)],
   local device = histogram('model_op', 'biolat_device_latency_seconds'),
@@ -32,7 +32,7 @@ function(histograms, config) {
   rules: [
     {
       record: device,
-      comment:: 'One histogram per model and op, for any number of drives: compute other quantiles from it.',
+      comment:: 'One histogram per model and op, for any number of drives. Compute other quantiles from it.',
       expr: ofDrives('model', 'biolat_device_latency_seconds', 'biolat_device_info'),
     },
     quantile('biolat_device_latency_seconds', 'p50', 0.5, device),
@@ -40,7 +40,7 @@ function(histograms, config) {
     quantile('biolat_device_latency_seconds', 'p999', 0.999, device),
     {
       record: total,
-      comment:: 'By class too: rotating, nvme, loop, or ssd, which is everything else.',
+      comment:: 'Also by class: rotating, nvme, loop, or ssd for everything else.',
       expr: ofDrives('model, class', 'biolat_total_latency_seconds', indented(withClass)),
     },
     quantile(

@@ -1,4 +1,4 @@
-// I/O of pods.
+// I/O per pod.
 function(histograms, config) {
   local byPod(record, metric, comment='', le='') = {
     record: record,
@@ -20,8 +20,8 @@ function(histograms, config) {
       'namespace_pod_device_op:biolat_workload_ios:rate5m',
       'biolat_workload_ios_total',
       comment=|||
-        I/O of pods, all of their cgroups together. Without biolat_workload_info{pod!=""} there is none: --workloads off, or a
-        node without the kubelet's links to logs.
+        I/O per pod, summed over its cgroups. There is none without biolat_workload_info{pod!=""}: with --workloads off, or on
+        nodes without the kubelet's links in /var/log/containers.
       |||
     ),
     byPod('namespace_pod_device_op:biolat_workload_io_bytes:rate5m', 'biolat_workload_io_bytes_total'),
@@ -30,7 +30,7 @@ function(histograms, config) {
       'biolat_workload_device_seconds_total',
       comment='Seconds in the drive per second: the mean number of I/Os in the drive.'
     ),
-    byPod(histogram, latency, comment='Total latency: compute other quantiles from it.', le=histograms.le),
+    byPod(histogram, latency, comment='Total latency. Compute other quantiles from it.', le=histograms.le),
     {
       record: 'namespace_pod_device_op:biolat_workload_latency_seconds:p99_rate5m',
       expr: 'histogram_quantile(0.99, %s) >= 0' % histogram,

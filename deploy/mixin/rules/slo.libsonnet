@@ -1,4 +1,4 @@
-// Service levels: how many reads and writes take longer than their target, by class of device, within several windows.
+// Service levels: the share of reads and writes that take longer than their target, by class of device, over several windows.
 local metric = 'biolat_total_latency_seconds';
 local recorded(operations) = 'class_op:%s:%s' % [metric, operations];
 local windows = ['30m', '1h', '6h', '3d'];
@@ -13,7 +13,7 @@ function(histograms, config) {
   rules: [
     {
       record: recorded('count_rate5m'),
-      comment:: 'I/Os of all drives of a class per second, and those of them that took longer than the target.',
+      comment:: 'I/Os per second of all drives of a class, and late I/Os, which took longer than the target.',
       expr: histograms.recordedCount(latencies, 'cluster, class, op'),
     },
     {
@@ -26,7 +26,7 @@ function(histograms, config) {
     },
     {
       record: recorded('late_ratio_rate5m'),
-      comment:: 'The share that is late. Longer windows are sums of these rates: a few series, whatever the number of drives.',
+      comment:: 'The share of late I/Os. Longer windows are computed from these rates: a few series, for any number of drives.',
       expr: '%s / (%s > 0)' % [recorded('late_rate5m'), recorded('count_rate5m')],
     },
   ] + [

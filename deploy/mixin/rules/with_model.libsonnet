@@ -1,4 +1,4 @@
-// Figures of a device, with its model.
+// Adds the model to figures of a device.
 function(expr) |||
   %s
     * on (cluster, instance, device) group_left (model)

@@ -1,4 +1,4 @@
-// A service level that classic histograms cannot tell: no bucket ends at 10 ms.
+// A service level that classic histograms cannot measure: no bucket ends at 10 ms.
 (
   (import '../mixin.libsonnet') {
     _config+:: { histograms: 'classic', slo+: { enabled: true, targets: { nvme: { read: 0.01 } } } },

@@ -1,4 +1,4 @@
-// The mixin with another _config, as JSON, which Prometheus reads as YAML.
+// The mixin with a non-default _config, as JSON, which Prometheus reads as YAML.
 local mixin(histograms) = (import '../mixin.libsonnet') {
   _config+:: {
     histograms: histograms,

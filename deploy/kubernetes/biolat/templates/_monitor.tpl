@@ -1,4 +1,4 @@
-{{/* What both kinds of monitor share. */}}
+{{/* Parts that both kinds of monitor share. */}}
 
 {{- define "biolat.monitorMetadata" -}}
 name: {{ include "biolat.name" . }}
@@ -7,7 +7,7 @@ labels:
   {{- include "biolat.labels" (list . .Values.monitor.labels) | nindent 2 }}
 {{- end }}
 
-{{/* Rules and a dashboard for histograms that the monitor does not scrape would have no data. */}}
+{{/* Fails if the rules or the dashboard are for histograms that the monitor does not scrape. */}}
 {{- define "biolat.checkHistograms" -}}
 {{- $native := toString .Values.monitor.nativeHistograms -}}
 {{- if or .Values.prometheusRule.enabled .Values.dashboard.enabled -}}
@@ -54,9 +54,8 @@ scheme: {{ include "biolat.scheme" . | lower }}
 {{- end }}
 {{- end }}
 relabelings:
-  # The drives belong to the node. Pods change with each update, and the series must continue. node is the label of the same name
-  # in kube-state-metrics. biolat_workload_info has the namespace, pod and container of others, which the target's labels of that
-  # name would replace.
+  # The drives belong to the node, and their series must continue when an update replaces the pod. kube-state-metrics has the same
+  # label node. The target's labels namespace, pod and container would hide those of biolat_workload_info, which name workloads.
   - sourceLabels: [__meta_kubernetes_pod_node_name]
     targetLabel: instance
   - sourceLabels: [__meta_kubernetes_pod_node_name]

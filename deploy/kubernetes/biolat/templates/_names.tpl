@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* The name of a further object; its argument is a list of the root context and the suffix. */}}
+{{/* The name of an additional object. The argument is a list of the root context and the suffix. */}}
 {{- define "biolat.nameWith" -}}
 {{- $suffix := index . 1 -}}
 {{- printf "%s-%s" (include "biolat.name" (index . 0) | trunc (int (sub 62 (len $suffix))) | trimSuffix "-") $suffix -}}
@@ -25,8 +25,8 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* All labels of an object; its argument is a list of the root context and the object's further labels. Selectors depend on the
-     chart's own labels, so these take precedence. */}}
+{{/* All labels of an object. The argument is a list of the root context and the object's additional labels. The chart's own labels
+     take precedence, because selectors depend on them. */}}
 {{- define "biolat.labels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "biolat.selector" $root | fromYaml -}}

@@ -12,12 +12,12 @@
 {{- if kindIs "bool" .Values.workloads }}off{{ else }}{{ .Values.workloads }}{{ end -}}
 {{- end }}
 
-{{/* Empty if the names of pods are not needed. */}}
+{{/* Empty if pod names are not needed. */}}
 {{- define "biolat.podNames" -}}
 {{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
 {{- end }}
 
-{{/* The options of the daemon that its command check has, too. */}}
+{{/* The options of the daemon that `biolat-daemon check` also has. */}}
 {{- define "biolat.checkedOptions" -}}
 - --listen={{ .Values.listenAddress }}:{{ .Values.port }}
 {{- if .Values.webConfig.secretName }}
@@ -33,7 +33,7 @@
 {{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
 {{- end }}
 
-{{/* A probe of the kubelet; its argument is a list of the root context, the path and the probe's settings. */}}
+{{/* A kubelet probe. The argument is a list of the root context, the path and the probe's settings. */}}
 {{- define "biolat.probe" -}}
 {{- $root := index . 0 -}}
 {{- if and $root.Values.webConfig.secretName (eq $root.Values.webConfig.probes "tcp") -}}
@@ -48,7 +48,7 @@ httpGet:
 {{ toYaml (index . 2) }}
 {{- end }}
 
-{{/* MiB of memory that a pod may need on the largest node; the README has the formula. */}}
+{{/* MiB of memory that a pod can need on the largest node. The README has the formula. */}}
 {{- define "biolat.memory" -}}
 {{- $kib := 1024 -}}
 {{- $mib := mul 1024 $kib -}}
@@ -58,7 +58,7 @@ httpGet:
 {{- $spare := div $mib $slot | min 64 | max 4 -}}
 {{- $slots := add (mul $drives 4) (mul 2 $spare) -}}
 {{- $history := min (include "biolat.historyMemory" . | int) (mul $drives 2) -}}
-{{- /* The probe has two programs with counters of their own; the second one is attached when the kernel refuses the first a run. */ -}}
+{{- /* The probe and its understudy, which has counters of its own and is attached at the first run that the kernel refuses. */ -}}
 {{- $programs := 2 -}}
 {{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $programs $slots $slot) -}}
 {{- $workloads := include "biolat.workloads" . -}}
@@ -75,27 +75,27 @@ httpGet:
 {{- toYaml (mergeOverwrite $computed (.Values.resources | default dict)) -}}
 {{- end }}
 
-{{/* The folder in which the probe is kept; empty for none. */}}
+{{/* The folder that keeps the probe, or empty. */}}
 {{- define "biolat.pinFolder" -}}
-{{- if and .Values.pinFolder (ne .Values.user "root") }}{{ fail "pinFolder: only root may write to the node's BPF file system: set user: root" }}{{ end -}}
+{{- if and .Values.pinFolder (ne .Values.user "root") }}{{ fail "pinFolder: only root can write to the node's BPF file system: set user: root" }}{{ end -}}
 {{- .Values.pinFolder -}}
 {{- end }}
 
-{{/* MiB of memory for the history; 0 for none. */}}
+{{/* MiB of memory for the history; 0 means no history. */}}
 {{- define "biolat.historyMemory" -}}
 {{- if or (not .Values.historyMemory) (eq (toString .Values.historyMemory) "off") }}0{{ else }}{{ .Values.historyMemory }}{{ end -}}
 {{- end }}
 
-{{/* The folder in which the history is kept; empty for none. */}}
+{{/* The folder that keeps the history, or empty. */}}
 {{- define "biolat.historyFolder" -}}
 {{- if .Values.historyFolder -}}
-{{- if ne .Values.user "root" }}{{ fail "historyFolder: the kubelet makes it a folder of root: set user: root" }}{{ end -}}
+{{- if ne .Values.user "root" }}{{ fail "historyFolder: the kubelet creates it as root's: set user: root" }}{{ end -}}
 {{- if eq (include "biolat.historyMemory" .) "0" }}{{ fail "historyFolder needs a history: set historyMemory" }}{{ end -}}
 {{- .Values.historyFolder -}}
 {{- end -}}
 {{- end }}
 
-{{/* Whether there is any volume. */}}
+{{/* Whether the pod has any volume. */}}
 {{- define "biolat.volumes" -}}
 {{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
 {{- end }}
