@@ -23,7 +23,8 @@ pub(super) struct Breakdown {
     pub(super) phases: Vec<Phase>,
     /// Tables by size, which replace the histograms in text.
     pub(super) sizes: bool,
-    /// Completions by CPU, which also replace them. In text they are grouped by these nodes, if there are several.
+    /// Completions by CPU, which also replace the histograms. In text, the completions are grouped by these NUMA nodes if there
+    /// is more than one.
     pub(super) cpus: Option<CpuNodes>,
     /// Tables by workload, which also replace them.
     pub(super) who: bool,

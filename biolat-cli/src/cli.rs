@@ -223,7 +223,7 @@ pub struct WorstCommand {
 
 #[derive(Args, Debug)]
 pub struct SaveCommand {
-    /// File to create; it must not exist yet. - for standard output
+    /// File to create, which must not exist yet, or - for standard output
     #[arg(value_name = "FILE")]
     pub to: PathBuf,
     #[command(flatten)]

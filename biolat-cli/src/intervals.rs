@@ -25,7 +25,7 @@ pub(super) struct IntervalSink<H> {
 }
 
 impl<H: Send + 'static> Intervals<H> {
-    /// Starts reading and waits for the head. A later error comes instead of an interval.
+    /// Starts reading and waits for the head. A later error takes the place of an interval.
     pub(super) async fn begin(
         selection: Option<Selection>,
         read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,
@@ -68,7 +68,7 @@ impl<H> IntervalSink<H> {
     }
 }
 
-/// Removes the workloads' usage of other devices.
+/// Removes the workloads' usage of devices that are not selected.
 pub(super) fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Selection) {
     for workload in &mut *workloads {
         workload.usage.retain(|usage| selection.shows(&usage.device));

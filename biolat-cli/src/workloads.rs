@@ -27,11 +27,11 @@ pub(super) struct WorkloadWindow {
     pub(super) name: String,
     /// The sum over all ops.
     pub(super) all: WorkloadFigures,
-    /// Without ops that can take a long time on a healthy device.
+    /// Sum over reads and writes only: other ops can take a long time even on a healthy device.
     pub(super) reads_and_writes: WorkloadFigures,
     /// Time of its requests in the device, or in queue and device if the kernel does not record the dispatch.
     pub(super) seconds: f64,
-    /// Share of the device's time of all workloads.
+    /// Its share of the time that all workloads spent in the device.
     pub(super) share: f64,
 }
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(between(&before, &snapshot(vec![workload("/a", reads(9))]))[0], expected(9));
         let mut later = snapshot(vec![workload("/a", reads(12))]);
         assert_eq!(between(&before, &later)[0], expected(2));
-        // A restart of the workload, of the device, of the daemon.
+        // In turn, the workload, the device and the daemon are restarted.
         if let Some(workloads) = &mut later.workloads {
             workloads[0].since += Duration::from_secs(1);
         }

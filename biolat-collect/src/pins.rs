@@ -21,7 +21,7 @@ use rustix::{
 /// `BPF_FS_MAGIC`.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
-/// Time to wait for another process to release the directory: `check` uses it for a moment.
+/// How long to wait for another process to release the directory: `check` holds it briefly.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pin directory, locked against other daemons while this one has it open.
@@ -85,7 +85,8 @@ impl Pins {
         Ok(names.filter(|name| name.starts_with(KEPT_PREFIX) && !is_foreign(name)).collect())
     }
 
-    /// Opens everything that is kept of a probe, with file names. Skips directories, which biolat never creates there.
+    /// Opens everything that is kept for a probe, and returns it with its file names. Skips directories, which biolat never
+    /// creates there.
     pub fn open_all(&self, probe: &str) -> Result<Vec<(String, OwnedFd)>> {
         let folder = self.folder.join(probe);
         let mut found = Vec::new();
@@ -123,7 +124,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes everything that is kept of a probe, links first: without them the probe stops counting.
+    /// Removes everything that is kept for a probe, links first: without them the probe stops counting.
     pub fn remove(&self, probe: &str) -> Result<()> {
         let folder = self.folder.join(probe);
         if !folder.is_dir() {

@@ -17,7 +17,7 @@ use super::{
 pub struct SharedHistory(Arc<Mutex<Store>>);
 
 impl SharedHistory {
-    /// Creates an empty store at this time, by a clock that is never set.
+    /// Creates an empty store. `now` is from a clock that is never set.
     #[must_use]
     pub fn new(limits: HistoryLimits, now: Duration) -> Self {
         Self::of(Store::new(limits, now))
@@ -34,7 +34,7 @@ impl SharedHistory {
         self.store().record(snapshot, at);
     }
 
-    /// Returns the intervals of a range, see [`Store::select`], and the start of the kept ones.
+    /// Returns the intervals of a range, see [`Store::select`], and the time from which intervals are kept.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> (Selection, Option<KeptFrom>) {
         let store = self.store();

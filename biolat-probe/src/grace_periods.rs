@@ -164,7 +164,7 @@ impl GracePeriods {
         !result.timed_out()
     }
 
-    /// Total time that callers have spent waiting, none of which is work.
+    /// Total time that callers have spent waiting, doing no work.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.shared.lock().waited

@@ -30,7 +30,7 @@ use crate::{
     saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
 };
 
-/// Saves the selected range and reports what was saved. Keeps privileges, because root can write to any directory.
+/// Saves the selected range and reports what was saved. Does not drop privileges, so that root can write to any directory.
 pub(super) async fn run(command: &SaveCommand) -> Result<()> {
     let file = &command.to;
     if file.as_os_str() == STANDARD_STREAM {
@@ -51,7 +51,7 @@ pub(super) async fn run(command: &SaveCommand) -> Result<()> {
     if file.symlink_metadata().is_ok() {
         return Err(unwritable(io::ErrorKind::AlreadyExists.into()));
     }
-    // Write under another name until it is complete. That file is removed if this ends early.
+    // Write to a temporary file, and rename it once it is complete. It is removed if saving fails.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new_file = || {
         file.file_name().ok_or(io::ErrorKind::IsADirectory)?;
@@ -76,9 +76,9 @@ struct Saved<'a> {
     file: &'a str,
     host: String,
     intervals: u64,
-    /// Of the first interval.
+    /// Start of the first interval.
     began: Option<f64>,
-    /// Of the last interval.
+    /// End of the last interval.
     ended: Option<f64>,
     /// Which part of the requested range the daemon does not have, in words.
     missing: Option<String>,

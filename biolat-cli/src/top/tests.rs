@@ -37,7 +37,7 @@ q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
     assert_eq!(lines.join("\n"), expected);
 }
 
-/// The errors column has priority if there are errors, and gives way to more useful ones otherwise.
+/// The errors column has priority if there are errors, and otherwise gives way to more useful columns.
 #[test]
 fn fits_forty_columns() {
     let mut screen = TestScreen::showing(window());
@@ -96,7 +96,7 @@ fn draws_at_any_size() {
     }
 }
 
-/// A terminal that was smaller in between shows the same as one that was not.
+/// A terminal that was shrunk and enlarged again shows the same as one that was never resized.
 #[test]
 fn resizing_leaves_no_traces() {
     let screen = TestScreen::showing(window());

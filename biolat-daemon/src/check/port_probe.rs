@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn reaches_wildcards_by_loopback() {
+    fn reaches_wildcards_via_loopback() {
         let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
         assert_eq!(reached("0.0.0.0:1"), "127.0.0.1:1");
         assert_eq!(reached("[::]:1"), "[::1]:1");

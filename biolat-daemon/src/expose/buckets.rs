@@ -31,7 +31,7 @@ pub struct NativeBuckets {
 }
 
 /// Returns native buckets at this schema, or at a coarser one if there would be too many. Counts only grow, so the number of
-/// buckets does too, and the schema of a series only falls, which is not a counter reset.
+/// buckets never falls and the schema never rises; a falling schema is not taken for a counter reset.
 #[must_use]
 pub fn native(histogram: &Histogram, schema: u32) -> NativeBuckets {
     let top = TOP_EXPONENT << schema;

@@ -118,7 +118,7 @@ fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histo
     sample(out, name, "_count", labels, None, histogram.sample_count);
 }
 
-/// Formats an exemplar as it follows a bucket's value.
+/// Formats an exemplar the way it appears after a bucket's value.
 fn with_exemplar(exemplar: &Exemplar) -> String {
     let Exemplar { label, value, timestamp } = exemplar;
     let Timestamp { seconds, nanos } = timestamp.unwrap_or_default();
@@ -161,7 +161,7 @@ fn bound(bound: f64, dialect: Dialect) -> String {
     if dialect.is_openmetrics() && !text.contains('.') { text + ".0" } else { text }
 }
 
-/// Escapes backslashes and line feeds, and quotes except in help texts of format 0.0.4.
+/// Escapes backslashes, line feeds and, except in help texts of format 0.0.4, quotes.
 fn escape(text: &str, quotes: bool) -> Cow<'_, str> {
     if !text.contains(['\\', '\n', '"']) {
         return text.into();

@@ -47,7 +47,7 @@ enum Available {
     Always,
     /// Only with a collector, not for a saved history.
     Live,
-    /// Like `Live`, but not with `--no-ui`, which responds 404 with this text.
+    /// Like `Live`, but not with `--no-ui`: then the response is 404 with this text.
     LiveWithPage(&'static str),
 }
 
@@ -178,7 +178,7 @@ fn method_not_allowed(methods: &[Method]) -> HttpResponse {
     response
 }
 
-/// Responds 404 and lists the available paths; only the API's if the client looked for the API.
+/// Responds 404 and lists the available paths; or only the API's paths if the requested path is below `/api`.
 fn not_found(call: &Call<'_>) -> HttpResponse {
     let is_api = call.path == "/api" || call.path.starts_with("/api/");
     let routes =
@@ -251,9 +251,9 @@ async fn events(call: &Call<'_>) -> HttpResponse {
     let mut response = Response::new(Either::Right(UnsyncBoxBody::new(stream)));
     set(&mut response, CONTENT_TYPE, "text/event-stream");
     set(&mut response, CACHE_CONTROL, "no-store");
-    // The connection stays a stream until it closes.
+    // The connection cannot be reused after the stream.
     set(&mut response, CONNECTION, "close");
-    // nginx would buffer some kilobytes of events.
+    // nginx would buffer several kilobytes of events.
     set(&mut response, HeaderName::from_static("x-accel-buffering"), "no");
     response
 }
@@ -285,7 +285,7 @@ async fn ready(call: &Call<'_>) -> HttpResponse {
     text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// Figures are old if no collection has succeeded for this long and for three intervals.
+/// Figures are old if no collection has succeeded for this long or for three intervals, whichever is longer.
 const OLD_AFTER: Duration = Duration::from_secs(60);
 
 /// Whether the figures are current and, if not, why.

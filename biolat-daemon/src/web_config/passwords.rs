@@ -18,10 +18,11 @@ use tokio::{sync::Semaphore, time::sleep};
 use super::WebConfigError;
 use crate::net::network;
 
-/// Maximum number of checks per network that wait or run: enough for two scrapers behind one address.
+/// Maximum number of waiting or running checks per network: enough for two scrapers behind one
+/// address.
 const MAX_QUEUED: usize = 2;
-/// A wrong password keeps its place in the queue for this many times the duration of its check, which limits a network to half
-/// a CPU.
+/// After a wrong password, the check's place in the queue stays taken for this many times as long as the check took, which limits
+/// a network to half a CPU.
 const PENALTY: u32 = 3;
 /// Maximum number of remembered verified passwords. A user can have several, because bcrypt ignores everything after 72 bytes.
 const MAX_VERIFIED: usize = 64;
@@ -67,7 +68,7 @@ pub(crate) enum AuthOutcome {
     Allowed,
     /// Missing or wrong credentials.
     Unauthorized,
-    /// Not checked: too many checks of this network are waiting.
+    /// Not checked: too many checks from this network are waiting.
     Throttled,
 }
 

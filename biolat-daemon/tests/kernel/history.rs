@@ -35,7 +35,7 @@ const STALL: Duration = Duration::from_secs(4);
 /// Duration of the stall: the file system is frozen for `STALL`, plus the time for freezing and thawing.
 const STALLED: std::ops::Range<f64> = 3.9..6.0;
 
-/// Number of writes that stall at a time.
+/// Number of writes that stall at the same time.
 const DEPTH: u32 = 4;
 
 #[test]

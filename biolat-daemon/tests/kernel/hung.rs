@@ -1,4 +1,4 @@
-//! A device that hangs: I/Os are in flight and none completes. And a busy one, which must not look like that.
+//! A device that hangs: I/Os are in flight and none completes. Also a busy device, which must not look hung.
 
 use std::{
     process::Command,

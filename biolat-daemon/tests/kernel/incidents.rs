@@ -62,7 +62,7 @@ impl Monitoring {
     }
 }
 
-/// Number of programs. That many share their flushes, so there are more than ten writes per flush.
+/// Number of programs: enough that they share flushes, with more than ten writes per flush.
 const PROGRAMS: u64 = 32;
 
 #[test]

@@ -38,7 +38,7 @@ fn shows_error_and_retries_busy_daemon() {
     {
         browser.answer(HISTORY, status, text);
         click(&mut browser, seconds);
-        browser.wait_for("document.getElementById('nothing').textContent.startsWith('Reading')");
+        browser.wait_for("document.getElementById('nothing').textContent.startsWith('Loading')");
         browser.answer(HISTORY, 0, "");
         assert_range_is_exact(&mut browser, &day);
     }

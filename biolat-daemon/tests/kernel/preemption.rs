@@ -95,7 +95,7 @@ impl Reader {
     }
 }
 
-/// Takes the CPU from all normal tasks, for 0.5 of every 2.5 ms.
+/// Takes the CPU from all normal tasks for 0.5 ms out of every 2.5 ms.
 fn interrupt_often(cpu: usize, stop: &StopFlag) {
     pin_to_cpu(cpu);
     become_realtime();
@@ -148,7 +148,7 @@ impl Drop for Unthrottled {
     }
 }
 
-/// The number of runs that the kernel refused a daemon's programs, read from their fdinfo files.
+/// How many times the kernel refused to run a daemon's programs, read from their fdinfo files.
 struct Refusals(BTreeMap<u64, PathBuf>);
 
 impl Refusals {
@@ -306,7 +306,7 @@ fn daemon() -> Daemon {
     Daemon::start(&["--interval", "100ms", "--device", ".*"])
 }
 
-/// Completes in the submitting task.
+/// A device that completes I/O in the submitting task.
 fn in_task() -> NullBlk {
     NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2")])
 }
@@ -350,7 +350,7 @@ fn two_capabilities_are_enough_for_the_understudy() {
     check(&daemon, &[&one.name, &two.name], Reader::open);
 }
 
-/// Requeues have their own program, without an understudy. Runs that the kernel refuses it are counted.
+/// Requeues have their own program, without an understudy. Each time the kernel refuses to run it is counted.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn counts_refused_requeues() {
@@ -430,7 +430,8 @@ fn keeps_understudy() {
         wait_for_refusal(&replaced);
         daemon = Some(replaced);
     });
-    // Completions in between are missed, unless excused by a loss before the understudy was attached, so there is no exact sum.
+    // Completions between the two probes count as missed, except where a loss from before the understudy was attached already
+    // accounts for them, so there is no exact sum.
     let daemon = daemon.unwrap();
     for (device, before) in devices.iter().zip(&before) {
         let after = settled(&daemon, device);
@@ -441,8 +442,8 @@ fn keeps_understudy() {
     }
 }
 
-/// A real-time task wakes up at random. If its own read is refused, it has interrupted the probe: it then keeps the CPU, which
-/// keeps the probe from continuing.
+/// A real-time task wakes up at random. If its own read is refused, it has interrupted the probe: it then holds on to the CPU, so
+/// the probe cannot continue.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn probe_is_held_up_for_300_ms() {

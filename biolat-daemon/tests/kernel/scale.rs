@@ -150,7 +150,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Returns the surveys with this many runs. Between two collections there are no runs for a long time.
+    /// Returns the surveys with at least this many runs. A long time without runs separates one collection from the next.
     fn all(samples: &[Sample], runs: u64) -> Vec<Self> {
         let growth = samples.windows(2).filter(|pair| pair[1].runs.count > pair[0].runs.count);
         let mut samples: Vec<_> = growth.flatten().copied().collect();
@@ -243,7 +243,8 @@ fn long_survey_is_paid_back_over_time() {
         ns_per_slot(first.in_program)
     );
     println!("the next survey {next:?} s later, after {collections} collections; exact: {exact:?}");
-    // Its time is paid back in shares of 0.8 % per collection, plus one collection before and one after.
+    // Its time is paid back at 0.8% per collection, plus one
+    // collection before and one after.
     let at_most = first.duration.as_secs_f64() / 0.008 + 2.0;
     assert!(collections <= at_most, "{collections} collections, expected {at_most} at most");
     if let Some(next) = next {

@@ -22,7 +22,7 @@ impl Busy {
         let mut fio = Command::new("fio");
         fio.arg(format!("--filename={}", device.path().display()));
         fio.args(["--name=reads", "--rw=randread", "--direct=1", "--time_based", "--runtime=600"]);
-        // Threads end with fio's process, however it ends.
+        // Run jobs as threads, which end with fio's process no matter how that ends.
         let fio = fio.args(["--thread", "--ioengine=libaio"]).args(options).stdout(Stdio::null());
         Self { device, fio: fio.spawn().unwrap() }
     }

@@ -51,7 +51,7 @@ fn counts_ios_per_cgroup() {
     writer.run(&direct_io(name, "read", 50));
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
-    // I/Os missed by the probe can be of any cgroup.
+    // I/Os missed by the probe can belong to any cgroup.
     let ios = |cgroup: &str, op| after.figures.workload_ios(name, op, cgroup);
     for (cgroup, op, expected) in [(&reader, "read", 700), (&writer, "write", 300), (&writer, "read", 50)] {
         let counted = ios(&cgroup.path, op);

@@ -20,7 +20,7 @@ use super::{
     latency::{binomial, middle},
 };
 
-/// Deviations that represent a normal distribution: its 10th, 30th, 50th, 70th and 90th percentiles.
+/// Five points that stand for a normal distribution: its 10th, 30th, 50th, 70th and 90th percentiles, in standard deviations.
 const DEVIATIONS: [f64; 5] = [-1.28, -0.52, 0.0, 0.52, 1.28];
 /// Standard deviation of the queue latency, in octaves.
 const SPREAD: f64 = 0.7;
@@ -102,7 +102,7 @@ impl Counters {
             return;
         }
         let (each, rest) = (count / times.len() as u64, count as usize % times.len());
-        // The remainder of the division starts at a random place.
+        // The remainder of the division is handed out starting at a random latency.
         let first = if rest > 0 { random.random_range(0..times.len()) } else { 0 };
         for n in 0..times.len() {
             let queued = times[(first + n) % times.len()];

@@ -62,7 +62,8 @@ pub(crate) struct HistoryFile {
     names: Names,
     /// The latest interval in the file in use. `None` if everything has to be written, to the other file.
     written: Option<Mark>,
-    /// Whether another program has changed the file in use since then.
+    /// Whether another program has changed the file in use since the last write. ("then" has no antecedent: the previous field is
+    /// an interval)
     was_changed: bool,
     origin: Origin,
 }

@@ -1,9 +1,10 @@
 //! Finds import cycles between the modules of a crate.
 //!
-//! A crate has a graph of its top-level modules, and one of each directory module's children. Every file below a child belongs to
-//! that child's node. The parent's own file (`lib.rs`, `main.rs`, `mod.rs`) is another node, `super`: it may import a child, or
-//! the child may import from it, but not both. An edge is a path to another module, in code or in a `use`. Test-only modules are
-//! ignored. A path to an item that a parent re-exports or imports from a child (`use child::Item`) is an edge to that child.
+//! There is one graph of a crate's top-level modules, and one for the children of each directory module. ("one of each …
+//! children" misparses) Every file below a child belongs to that child's node. The parent's own file (`lib.rs`, `main.rs`,
+//! `mod.rs`) is another node, `super`: it may import a child, or the child may import from it, but not both. An edge is a path to
+//! another module, in code or in a `use`. Test-only modules are ignored. A path to an item that a parent re-exports or imports
+//! from a child (`use child::Item`) is an edge to that child.
 
 mod remaining;
 mod source;
@@ -89,7 +90,7 @@ fn module_of(file: &Path) -> ModulePath {
     names
 }
 
-/// Imports of each node, each with the first place that has it. A node is a child's name or [`PARENT`].
+/// Imports of each node, each with the first place where it occurs. A node is a child's name or [`PARENT`].
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 const PARENT: &str = "super";

@@ -238,8 +238,8 @@ impl TestBinaries {
     pub(crate) fn build(architecture: Architecture) -> Result<Self> {
         let mut command = static_cargo("rustc", "biolat-daemon", architecture)?;
         command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
-        // Lower optimization than in a release: the build takes a third of the time. On the host, tests with a day of history
-        // need some.
+        // Optimize less than in a release, so the build takes a third of the time. On the host, some optimization is needed by
+        // the tests with a day of history.
         let level = if architecture.is_host() { "-Copt-level=1" } else { "-Copt-level=0" };
         command.args([level, "-Ccodegen-units=16"]);
         eprintln!("$ cargo rustc --release --test kernel (static)");

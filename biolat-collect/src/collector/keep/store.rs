@@ -19,7 +19,7 @@ use crate::pins::Pins;
 #[derive(Debug)]
 pub struct Kept {
     pub(super) store: ProbeStore,
-    /// Everything that was kept of each probe, with the probe's id.
+    /// Everything that was kept for each probe, with the probe's id.
     pub(super) probes: Vec<(u32, Parts)>,
 }
 
@@ -42,7 +42,7 @@ impl Kept {
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
         let pinned = Self::in_folder(Pins::open_or_create(folder)?)?;
-        // These were kept by a daemon without the directory, and nobody would read them any longer.
+        // A daemon that ran without the directory kept these, and nothing would ever read them again.
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
@@ -66,7 +66,7 @@ impl Kept {
     }
 }
 
-/// Opens everything that is pinned of a probe.
+/// Opens everything that is pinned for a probe.
 fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
     let mut parts = Parts::default();
     for (file, fd) in pins.open_all(name)? {
@@ -77,7 +77,7 @@ fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
     Ok(parts)
 }
 
-/// Everything that was kept of one probe.
+/// Everything that was kept for one probe.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) states: Vec<OwnedFd>,
@@ -124,7 +124,7 @@ impl ProbeStore {
         }
     }
 
-    /// Removes all descriptors of this kind that are kept of a probe.
+    /// Removes all descriptors of this kind that are kept for a probe.
     pub(super) fn remove(&self, probe: u32, kind: FdKind) -> Result<()> {
         match self {
             Self::Systemd(store) => store

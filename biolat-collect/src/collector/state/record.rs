@@ -91,7 +91,7 @@ pub(in crate::collector) struct EarlierRecord {
     pub requeue_misses: u64,
 }
 
-/// Values that a slot without a series contains from a previous one.
+/// Values that an earlier series left in a slot that has no series now.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct BaselineRecord {
     #[prost(uint32, tag = "1")]
@@ -170,7 +170,7 @@ pub(in crate::collector) struct SeriesRecord {
     pub undispatched: u64,
     #[prost(message, required, tag = "14")]
     pub completions: CompletionsRecord,
-    /// Lead of the latest reading over the totals, if any, except for times and bytes. It wraps like the counters.
+    /// How far the latest reading is ahead of the totals, if at all, not counting times and bytes. It wraps like the counters.
     #[prost(message, optional, tag = "15")]
     pub ahead: Option<ReadingRecord>,
     /// Times and bytes of the latest reading.

@@ -54,7 +54,8 @@ pub(in crate::collector) fn compress<T: Copy + Into<u64>>(counts: &[T]) -> Vec<u
     bytes
 }
 
-/// Fills an array of zeros from its encoding. `None` if that contains more elements than the array, or larger counts.
+/// Fills an array of zeros from its encoding. `None` if the encoding has more elements than the array, or a count that does not
+/// fit its type.
 pub(in crate::collector) fn expand<T: TryFrom<u64>>(mut bytes: &[u8], counts: &mut [T]) -> Option<()> {
     let mut blocks = counts.chunks_mut(BLOCK);
     while !bytes.is_empty() {

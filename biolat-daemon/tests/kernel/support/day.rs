@@ -30,7 +30,7 @@ const BOOT: u64 = 24 * HOUR;
 pub(crate) const STALL: u64 = 9 * HOUR;
 pub(crate) const ERRORS: u64 = 5 * HOUR;
 pub(crate) const RESTART: u64 = 12 * HOUR;
-/// The wall clock was set forward by half an hour, so nothing has a time in this gap.
+/// The wall clock was set forward by half an hour, so no timestamp falls into this gap.
 pub(crate) const GAP: u64 = 15 * HOUR;
 pub(crate) const GAP_LENGTH: u64 = HOUR / 2;
 
@@ -137,7 +137,7 @@ impl DayServer {
     }
 }
 
-/// More than a day takes.
+/// More memory than a day of history takes up.
 pub(crate) const MEMORY: usize = 32 << 20;
 
 /// Any free port.

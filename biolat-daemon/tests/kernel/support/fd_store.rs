@@ -46,7 +46,7 @@ impl FdStore {
         Self { folder, socket, stored, ended }
     }
 
-    /// Returns the command of a daemon that receives the stored descriptors, for the given program.
+    /// Returns a command that runs the given daemon program and passes it the stored descriptors.
     pub(crate) fn command_of(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
         // LISTEN_PID is known only in the child.
         let mut command = Command::new("sh");

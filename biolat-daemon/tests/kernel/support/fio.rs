@@ -72,7 +72,7 @@ pub(crate) fn longest_churn_latency(device: &Path, seconds: u32) -> f64 {
 }
 
 /// Random 4 KiB writes with a constant depth, until dropped. They stay within 64 MiB, because deleting a file with writes
-/// scattered all over it takes a disk long.
+/// scattered all over it takes a long time on a disk.
 pub(crate) struct Writers(Child);
 
 impl Writers {

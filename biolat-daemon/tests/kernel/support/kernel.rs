@@ -13,8 +13,8 @@ pub(crate) fn has_disk_sequences() -> bool {
     release() >= Release(5, 15)
 }
 
-/// Reason why a test with loop devices cannot run without sequence numbers: with another file, a loop device is still the same
-/// disk.
+/// Reason why a test with loop devices cannot run without sequence numbers: a loop device that is attached to another file still
+/// looks like the same disk.
 pub(crate) const SAME_LOOP_DEVICE: &str =
     "before 5.15 a loop device with another file looks like the same disk, unless a scan ran in between";
 

@@ -80,9 +80,9 @@ impl Resources {
         }
     }
 
-    /// Asserts that the daemon uses no more than the first time, except for slots in quarantine and for pages kept by the
-    /// allocator or the page cache: identical runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would use
-    /// 35 MiB.
+    /// Asserts that the daemon uses no more than in the `first` measurement, except for slots in quarantine and for pages kept by
+    /// the allocator or the page cache: identical runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would
+    /// use 35 MiB.
     pub(crate) fn assert_no_growth_since(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
         let chunks = |resources: &Self| resources.slots / 4.0;
@@ -96,7 +96,8 @@ impl Resources {
 
 const SERIES_BYTES: u64 = 5888;
 
-/// Returns the number of slots for this many series by the formula in ARCHITECTURE.md, while no device appears or disappears.
+/// Returns the number of slots that this many series need according to the formula in ARCHITECTURE.md, as long as no device
+/// appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
     let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
     4 * (series + spare).div_ceil(4)

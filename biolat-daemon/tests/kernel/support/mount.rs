@@ -8,7 +8,7 @@ use super::{Folder, run};
 pub(crate) struct Mount(Folder);
 
 impl Mount {
-    /// Mounts with these arguments for mount(8), which exclude the mount point.
+    /// Mounts with these arguments to mount(8), without the mount point, which is appended.
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
         let mount = Self(Folder::new(&format!("{name}-mount"), true));
         run("mount", &[arguments, &[mount.place()]].concat());

@@ -73,7 +73,8 @@ async fn serves_range() {
     assert_eq!(bytes, [11, 12, 13, 14, 15]);
     let op = &answer.intervals[0].devices[0].series[0];
     assert_eq!((op.histograms[3].count(), op.histograms[3].sum_ns), (160 * 11, 11_000));
-    // Sizes and workloads are included; I/O of no workload is attributed to `other`.
+    // Sizes and workloads are included; I/O that belongs to no workload is attributed to `other` (first read: no workload's I/O
+    // is).
     assert_eq!(answer.breakdown_from, answer.complete_from);
     assert_eq!(op.sizes.as_ref().unwrap().requests.buckets, [(12, 160 * 11)]);
     let workloads = answer.intervals[0].workloads.as_ref().unwrap();
