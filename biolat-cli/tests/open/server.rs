@@ -7,6 +7,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::http;
@@ -52,8 +53,7 @@ impl Open {
 
     /// Stops it like Ctrl-C.
     pub(crate) fn interrupt(&mut self) -> ExitStatus {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.child.wait().unwrap()
     }
 }

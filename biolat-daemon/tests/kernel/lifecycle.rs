@@ -61,7 +61,8 @@ fn shows_loop_devices_on_request() {
     });
     let daemon = Daemon::start(&["--interval", "100ms"]);
     assert_eq!(daemon.fresh().has_device(&device.name), !has_others);
-    let names_the_option = daemon.log().iter().any(|line| line.contains("select them with --loop or --device"));
+    let names_the_option =
+        daemon.log().iter().any(|line| line.contains("select them with --loop or --device"));
     assert_eq!(names_the_option, has_others, "{:?}", daemon.log());
     drop(daemon);
     assert!(Daemon::start(&["--interval", "100ms", "--loop"]).fresh().has_device(&device.name));
