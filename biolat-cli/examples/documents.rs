@@ -131,7 +131,7 @@ impl Program {
         roff
     }
 
-    /// All pages except this one, followed by those of other programs.
+    /// All pages except this one, then pages of other programs.
     fn see_also(&self, own: &str) -> Roff {
         let mut roff = section("SEE ALSO");
         let mut pages = Vec::new();

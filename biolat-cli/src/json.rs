@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::{
     breakdown::{Block, Breakdown},
     findings,
+    output::json_line,
     window::Window,
 };
 use sizes::SizesJson;
@@ -118,7 +119,7 @@ pub(super) fn line(
         findings: findings::findings(window, NumberFormat::UNICODE),
         slow,
     };
-    Ok(format!("{}\n", serde_json::to_string(&line)?))
+    json_line(&line)
 }
 
 impl LatencyJson {

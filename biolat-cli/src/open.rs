@@ -11,17 +11,14 @@ use std::{
 use anyhow::{Context as _, Result};
 use biolat_daemon::http::{self, Limits, SavedHistory, ServeConfig, Service};
 use biolat_history::{SharedHistory, Store};
-use biolat_model::snapshot::Snapshot;
-use biolat_system::{
-    clock, log_lines,
-    terminal::{Color, Terminal, wrapped},
-};
+use biolat_model::{snapshot::Snapshot, text::format};
+use biolat_system::{clock, log_lines};
 use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch, task::spawn_blocking};
 
 use super::{
     cli::OpenCommand,
-    output::write,
+    output::{self, write},
     past::read_saved,
     saved::{SavedHead, name_of},
     stop::{StopSignals, show_until_stopped},
@@ -64,12 +61,11 @@ struct Served<'a> {
 impl Served<'_> {
     fn shown(&self, json: bool) -> Result<String> {
         if json {
-            return Ok(format!("{}\n", serde_json::to_string(self)?));
+            return output::json_line(self);
         }
-        let host = if self.host.is_empty() { "an unnamed host" } else { self.host };
-        let saved = clock::local_with_date(self.saved);
+        let (host, saved) = (format::host(self.host), clock::local_with_date(self.saved));
         let text = format!("serving the history of {host}, saved at {saved}, on {} until Ctrl-C", self.url);
-        Ok(wrapped(&text, Terminal::of_stdout(Color::Never).line_width(), 0) + "\n")
+        Ok(output::lines([text.as_str()]))
     }
 }
 

@@ -7,11 +7,12 @@ use std::{
 };
 
 use anyhow::Result;
-use biolat_system::terminal::Terminal;
+use biolat_system::terminal::{Color, Terminal, wrapped};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     stdio::stdout,
 };
+use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 /// Writes in another thread: a pipe can be full and a terminal stopped, and signals must still be handled.
@@ -22,6 +23,17 @@ pub(super) async fn write(text: String) -> Result<()> {
         output.flush()
     });
     Ok(written.await??)
+}
+
+/// Formats a value as one line of JSON.
+pub(super) fn json_line(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(value)? + "\n")
+}
+
+/// Formats lines that fit the terminal. In a pipe they are not wrapped.
+pub(super) fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    let width = Terminal::of_stdout(Color::Never).line_width();
+    lines.into_iter().map(|line| wrapped(line, width, 0) + "\n").collect()
 }
 
 pub(super) fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -76,7 +76,7 @@ impl<T: Document> Source<T> {
         let about = format!(
             "biolat-daemon {} on {} at {target}, interval {}",
             first.biolat(),
-            if first.host().is_empty() { "an unnamed host" } else { first.host() },
+            format::host(first.host()),
             format::duration(interval),
         );
         // Rounded up, with a tolerance of a hundredth of a collection.
@@ -183,9 +183,10 @@ impl Own {
 fn without_loops(sysfs: &Path) -> &'static str {
     let devices = device::scan(sysfs, IdKind::Directory, |_| None).unwrap_or_default();
     let names = devices.iter().map(|device| device.name.as_str());
-    let selection = Selection::default().for_devices(names.clone());
-    let has_loops = names.into_iter().any(|name| name.starts_with("loop") && selection.leaves_out(name));
-    if has_loops { ", without loop devices: --loop shows them" } else { "" }
+    let shown = Selection::default().for_devices(names.clone());
+    let with_loops = Selection::default().with_loops();
+    let has_others = names.into_iter().any(|name| with_loops.shows(name) && !shown.shows(name));
+    if has_others { ", without loop devices: --loop shows them" } else { "" }
 }
 
 /// The error if nothing can be measured on a host without a daemon.

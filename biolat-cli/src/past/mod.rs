@@ -205,7 +205,7 @@ impl Output {
         range: PastRange,
         has_intervals: bool,
     ) -> Result<()> {
-        let host = if history.host.is_empty() { "an unnamed host" } else { &history.host };
+        let host = format::host(&history.host);
         let about = format!("the history of biolat-daemon {} on {host} {place}", history.biolat);
         let breakdown = self.view.breakdown.sizes || self.view.breakdown.who;
         let missing_breakdown = missing_breakdown(history, range).filter(|_| breakdown && has_intervals);

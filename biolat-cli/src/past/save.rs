@@ -15,10 +15,7 @@ use biolat_model::{
     snapshot::Snapshot,
     text::{format, time::unix_seconds},
 };
-use biolat_system::{
-    clock, log_lines,
-    terminal::{Color, Terminal, wrapped},
-};
+use biolat_system::{clock, log_lines};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -26,6 +23,7 @@ use super::{PastRange, missing};
 use crate::{
     cli::SaveCommand,
     intervals::{Intervals, select_workloads},
+    output,
     remote::{self, Document},
     saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
 };
@@ -87,17 +85,15 @@ struct Saved<'a> {
 impl Saved<'_> {
     fn shown(&self, json: bool) -> Result<String> {
         if json {
-            return Ok(format!("{}\n", serde_json::to_string(self)?));
+            return output::json_line(self);
         }
-        let host = if self.host.is_empty() { "an unnamed host" } else { &self.host };
+        let host = format::host(&self.host);
         let mut text =
             format!("saved {} intervals of {host} to {}", format::count(self.intervals), self.file);
         if let Some((began, ended)) = self.began.zip(self.ended) {
             text += &format!(", from {} to {}", clock::local_with_date(began), clock::local_with_date(ended));
         }
-        let lines = [Some(&text), self.missing.as_ref()].into_iter().flatten();
-        let width = Terminal::of_stdout(Color::Never).line_width();
-        Ok(lines.map(|line| wrapped(line, width, 0) + "\n").collect())
+        Ok(output::lines([Some(text.as_str()), self.missing.as_deref()].into_iter().flatten()))
     }
 }
 

@@ -8,14 +8,16 @@ use biolat_model::{period::IN_FLIGHT, text::format};
 use biolat_system::{clock, terminal::Highlight};
 
 use super::Output;
-use crate::output::write;
+use crate::{
+    output::{json_line, write},
+    text::widths,
+};
 
 pub(super) async fn show(output: &Output, rows: &[WorstInterval]) -> Result<()> {
     if !output.view.json {
         return write(table(output, rows)).await;
     }
-    let lines = rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n"));
-    let lines = lines.collect::<Result<String>>()?;
+    let lines = rows.iter().map(json_line).collect::<Result<String>>()?;
     if lines.is_empty() { Ok(()) } else { write(lines).await }
 }
 
@@ -27,11 +29,7 @@ fn table(output: &Output, rows: &[WorstInterval]) -> String {
     let titles =
         ["begin", "length", "device", "op", "slowest", "I/Os", "failed", "completed"].map(str::to_owned);
     let cells: Vec<_> = rows.iter().map(|row| cells(output, row)).collect();
-    let widest = |column: usize| {
-        let all = cells.iter().chain([&titles]).map(|cells| cells[column].chars().count());
-        all.max().unwrap_or_default()
-    };
-    let widths: [usize; 8] = array::from_fn(widest);
+    let widths = widths(cells.iter().chain([&titles]));
     let line = |cells: &[String; 8]| -> [String; 8] {
         array::from_fn(|column| {
             let (cell, width) = (&cells[column], widths[column]);

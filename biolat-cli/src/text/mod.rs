@@ -11,7 +11,7 @@ mod who;
 #[cfg(test)]
 mod who_tests;
 
-use std::fmt::Write as _;
+use std::{array, fmt::Write as _};
 
 use biolat_common::series::Phase;
 use biolat_model::{
@@ -32,6 +32,11 @@ const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p
 
 /// Indent of everything but titles.
 const INDENT: usize = 2;
+
+/// Widths of a table's columns, in characters: each is as wide as its widest cell.
+pub(super) fn widths<'a, const N: usize>(rows: impl Iterator<Item = &'a [String; N]>) -> [usize; N] {
+    rows.fold([0; N], |widths, row| array::from_fn(|column| widths[column].max(row[column].chars().count())))
+}
 
 /// How a window is formatted.
 #[derive(Clone, Copy, Debug)]

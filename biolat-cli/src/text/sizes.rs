@@ -9,7 +9,7 @@ use biolat_common::{
 use biolat_model::{band_histogram::BandHistogram, saturating::add, text::format};
 use biolat_system::terminal::{Highlight, wrapped};
 
-use super::{INDENT, TextStyle, full_device_name};
+use super::{INDENT, TextStyle, full_device_name, widths};
 use crate::{
     sizes::{SizeWindow, range},
     window::{DeviceWindow, Window},
@@ -47,12 +47,7 @@ impl TextStyle {
         );
         let rows: Vec<_> = sizes.busy().map(|(band, latencies)| self.size_row(band, latencies)).collect();
         let titles = ["size", "I/Os", "mean", "p50", "p99", "max"].map(str::to_owned);
-        let mut widths = titles.each_ref().map(String::len);
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
+        let widths = widths(rows.iter().map(|row| &row.cells).chain([&titles]));
         let left = INDENT + widths.iter().sum::<usize>() + 2 * widths.len();
         let chart = Chart::of(&rows, self.width.saturating_sub(left));
         let head = chart.as_ref().map(|chart| chart.head(self)).unwrap_or_default();

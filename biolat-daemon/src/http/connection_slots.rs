@@ -202,10 +202,12 @@ impl ConnectionSlot {
 
     /// Records that the response is ready. After a success the client's network is remembered.
     pub(super) fn set_prepared(&self, is_success: bool) {
-        self.change(|entry| entry.is_preparing = false);
         let SlotLease { slots, id } = &*self.0;
         let mut table = slots.table();
-        if let Some(network) = table.entries.get(id).map(|entry| entry.network).filter(|_| is_success) {
+        let Some(entry) = table.entries.get_mut(id) else { return };
+        entry.is_preparing = false;
+        let network = entry.network;
+        if is_success {
             table.remember_client(network);
         }
     }

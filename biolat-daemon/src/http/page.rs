@@ -16,7 +16,7 @@ use biolat_model::{
     losses,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     text::{
-        format::{NumberFormat, duration},
+        format::{self, NumberFormat, duration},
         sanitize,
         time::unix_seconds,
     },
@@ -101,8 +101,8 @@ fn plain(page: &mut String, snapshot: Option<&Snapshot>, day: &str, saved: Optio
     page.push_str("<main id=\"plain\">\n<h1>biolat</h1>\n");
     if let Some(SavedHistory { saved, head, .. }) = saved {
         let saved = clock::local_with_date(unix_seconds(*saved));
-        let host = if head.host.is_empty() { "an unnamed host" } else { &head.host };
-        let _ = writeln!(page, "<p>The history of {}, saved at {saved}; not live.</p>", escape(host));
+        let host = escape(format::host(&head.host));
+        let _ = writeln!(page, "<p>The history of {host}, saved at {saved}; not live.</p>");
     }
     match snapshot {
         None => page.push_str("<p>No data yet: the first collection has not finished.</p>\n"),

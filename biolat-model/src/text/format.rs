@@ -92,6 +92,11 @@ pub fn duration(seconds: f64) -> String {
     format!("{text} {unit}")
 }
 
+/// A host's name, which can be unknown.
+pub fn host(name: &str) -> &str {
+    if name.is_empty() { "an unnamed host" } else { name }
+}
+
 /// Formats a whole number with commas: `1,234,567`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
