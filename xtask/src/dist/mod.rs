@@ -64,7 +64,9 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
 pub(crate) fn check(whole: bool) -> Result<()> {
     let info = ReleaseInfo::find()?;
     let ours = Architecture::of_host()?;
-    let here = fs::read_to_string(build_all(&[ours])?.sums)?;
+    build_all(&[ours])?;
+    let here = root().join("target/dist-here");
+    move_folder(&root().join("target/dist"), &here)?;
     // Build the copy and the other architectures in parallel: the last crate of each build uses only one CPU.
     let (release, there) = thread::scope(|scope| {
         let copy = scope.spawn(|| build_from_copy(&info, ours, whole));
@@ -83,11 +85,39 @@ pub(crate) fn check(whole: bool) -> Result<()> {
             check_binary(path, sbom_path, max)?;
         }
     }
-    if here != there {
-        bail!("builds in two directories differ:\n{here}\n{there}");
-    }
-    print!("identical builds in two directories:\n{here}");
+    let sums = compare(&here, &there)?;
+    fs::remove_dir_all(&here)?;
+    fs::remove_dir_all(&there)?;
+    print!("identical builds in two directories:\n{sums}");
     Ok(())
+}
+
+/// Returns the checksums of two builds. If they differ, shows which files differ, also within packages, and leaves both builds for
+/// a closer look.
+fn compare(here: &Path, there: &Path) -> Result<String> {
+    let sums = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
+    let (expected, found) = (sums(here)?, sums(there)?);
+    if expected == found {
+        return Ok(expected);
+    }
+    for folder in [here, there] {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                let content = path.with_extension("content");
+                run(Command::new("dpkg-deb").arg("--raw-extract").arg(&path).arg(&content))?;
+                run(Command::new("gzip").args(["--decompress", "--recursive"]).arg(&content))?;
+            }
+        }
+    }
+    let _ = run(Command::new("diff").args(["--recursive", "--unified=1"]).args([here, there]));
+    bail!("builds in two directories differ:\n{expected}\n{found}")
+}
+
+/// Moves a directory, replacing an older one.
+fn move_folder(from: &Path, to: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(to);
+    fs::rename(from, to).with_context(|| format!("cannot move {} to {}", from.display(), to.display()))
 }
 
 fn check_binary(path: &Path, sbom_path: &Path, max: u64) -> Result<()> {
@@ -191,8 +221,8 @@ impl Release {
     }
 }
 
-/// Copies the sources, builds one architecture there, removes the copy and returns the checksums.
-fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) -> Result<String> {
+/// Copies the sources, builds one architecture there, removes the copy and returns the directory of the artifacts.
+fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) -> Result<PathBuf> {
     let copy = static_build::copy();
     make_empty(&copy)?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
@@ -216,7 +246,8 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) 
     command.env(ROOT, &copy).env(static_build::COPY_OF, root());
     command.env("SOURCE_DATE_EPOCH", info.epoch.to_string()).env("BIOLAT_REVISION", &info.revision);
     run(&mut command)?;
-    let sums = fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?;
+    let built = root().join("target/dist-copy");
+    move_folder(&copy.join("target/dist"), &built)?;
     fs::remove_dir_all(&copy)?;
-    Ok(sums)
+    Ok(built)
 }

@@ -44,7 +44,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     let mut command = Command::new(static_build::folder(host).join("examples/documents"));
     run(command.arg(info.date("%Y-%m-%d")?).arg(&folder))?;
     let changelog = format!(
-        "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. Changes: CHANGELOG.md.gz in this directory.\n\n \
+        "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. Changes: CHANGELOG.md in this directory.\n\n \
          -- {}  {}\n",
         info.version,
         info.revision,
