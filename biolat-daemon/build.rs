@@ -1,5 +1,5 @@
-//! Sets the git revision that `--version` prints, `unknown` without git, and strips indentation and comments from the web
-//! page's files.
+//! Sets the git revision that `--version` prints (`unknown` without git), and strips indentation and comments from the web page's
+//! files.
 
 use std::{fs, io, path::Path, process::Command};
 
@@ -36,7 +36,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Joins files into one, without indentation, empty lines and comments. Comments must be whole lines that begin with `//` or
+/// Joins files into one, without indentation, empty lines or comments. Comments must be whole lines that begin with `//` or
 /// `/**`.
 fn embed(name: &str, files: &[&str]) -> io::Result<()> {
     let mut embedded = String::new();

@@ -13,7 +13,7 @@ use clap_mangen::{
     roff::{Roff, bold, italic, roman},
 };
 
-/// A program with its manual pages.
+/// A program and its manual pages.
 #[derive(Clone)]
 struct Program {
     command: Command,
@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Works around a bug of clap_complete 4.6: if the program's name has a hyphen, the script spells the names of its subcommands in
-/// two ways, and bash finds no completions for them.
+/// Works around a bug in clap_complete 4.6: if the program's name has a hyphen, the script spells subcommand names in two
+/// different ways, and bash finds no completions for them.
 fn fix_bash(path: &Path) -> io::Result<()> {
     let script = fs::read_to_string(path)?;
     fs::write(path, script.replace("biolat__subcmd__daemon", "biolat__daemon"))
@@ -204,7 +204,7 @@ fn description(command: &Command) -> Roff {
     roff
 }
 
-/// Environment variables without an option.
+/// Environment variables that have no option.
 const VARIABLES: [(&str, &str); 3] = [
     ("LISTEN_FDS", "number of sockets passed by systemd: sd_listen_fds(3)"),
     ("NOTIFY_SOCKET", "socket on which systemd is notified of the start and the end: sd_notify(3)"),
@@ -219,7 +219,7 @@ const TOOL_VARIABLES: [(&str, &str); 2] = [
     ("NO_COLOR", "turns colours off unless --color is given"),
 ];
 
-/// The environment variables of the options, and others.
+/// The environment variables of the options, then `others`.
 fn environment(command: &Command, others: &[(&str, &str)]) -> Roff {
     let variable = |argument: &Arg| Some((argument.get_env()?.to_owned(), argument.get_long()?.to_owned()));
     let variables: Vec<_> = command.get_arguments().filter_map(variable).collect();

@@ -26,7 +26,7 @@ pub(super) struct Mode {
     pub(super) peak: f64,
 }
 
-/// The two modes, if there are two. The zero bucket and the overflow are ignored.
+/// The two modes, if there are two. The zero and overflow buckets are ignored.
 pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     let (&(first, _), &(last, _)) = histogram.buckets.first().zip(histogram.buckets.last())?;
     let mut counts = vec![0; (last - first + 1) as usize];
@@ -37,7 +37,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     if all < MIN_COUNT {
         return None;
     }
-    // Averaged over three neighbours, so that a bucket that is empty by chance is not a valley.
+    // Averaged over three buckets, so that one that happens to be empty is not a valley.
     let smooth: Vec<f64> = (0..counts.len())
         .map(|at| {
             let near = &counts[at.saturating_sub(1)..counts.len().min(at + 2)];
@@ -76,7 +76,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
 mod tests {
     use super::{Histogram, modes};
 
-    /// Normal distributions over buckets: place, width, count.
+    /// Normal distributions over buckets: center, width, count.
     fn hills(hills: &[(f64, f64, f64)]) -> Histogram {
         let buckets = (-160..80).filter_map(|index| {
             let height = |(at, wide, all): &(f64, f64, f64)| {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn rejects_single_peaks_tails_and_small_samples() {
         assert_eq!(modes(&hills(&[(-80.0, 4.0, 10_000.0)])), None);
-        // A hill on the slope of the other.
+        // One hill on the slope of the other.
         assert_eq!(modes(&hills(&[(-90.0, 6.0, 5000.0), (-70.0, 6.0, 5000.0)])), None);
         // Falls by a sixth per bucket, over a hundred buckets.
         let tail = |n: i32| (-100 + n, (10_000.0 * 0.83_f64.powi(n)) as u64 + 1);
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(modes(&Histogram::default()), None);
     }
 
-    /// Uniform noise with few counts has gaps by chance.
+    /// Uniform noise with few counts has random gaps.
     #[test]
     fn rejects_noise() {
         let mut state = 7_u64;

@@ -26,7 +26,7 @@ pub(super) struct Breakdown {
     /// Completions by CPU, which also replace the histograms. In text, the completions are grouped by these NUMA nodes if there
     /// is more than one.
     pub(super) cpus: Option<CpuNodes>,
-    /// Tables by workload, which also replace them.
+    /// Tables by workload, which also replace the histograms.
     pub(super) who: bool,
 }
 
@@ -56,7 +56,7 @@ impl Breakdown {
         let mut ops = window.devices.iter().flat_map(|device| &device.ops).peekable();
         let without_sizes = ops.peek().is_some() && ops.all(|op| op.sizes.is_none());
         let has_completions = window.devices.iter().any(|device| device.completions.is_some());
-        // Before a device's first I/O, there may be no list.
+        // Before its first I/O, a device may have no list of completions.
         let without_cpus = !has_completions && window.devices.iter().any(|device| device.all().ios() > 0);
         let is_without_workloads = |device: &DeviceWindow| device.workloads.is_none();
         let without_workloads = !window.devices.is_empty() && window.devices.iter().all(is_without_workloads);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(each.iter().map(|(_, ios, _)| ios).sum::<u64>(), 9);
     }
 
-    /// A device that hangs completes nothing.
+    /// A hung device completes nothing.
     #[test]
     fn ios_in_flight_count_as_activity() {
         let mut window = window();

@@ -170,7 +170,7 @@ pub struct TopCommand {
 pub struct AtCommand {
     /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
+    /// 03:00 means 03:00 today by this host's clock, or yesterday if it is not 03:00 yet.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub at: PastTime,
     /// How long, starting at TIME
@@ -184,7 +184,7 @@ pub struct AtCommand {
 pub struct SinceCommand {
     /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
+    /// 03:00 means 03:00 today by this host's clock, or yesterday if it is not 03:00 yet.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub since: PastTime,
     /// End of the range [default: now]
@@ -194,7 +194,7 @@ pub struct SinceCommand {
     pub shown: PastOptions,
 }
 
-// What `at` and `since` show of their range.
+// How `at` and `since` show their range.
 #[derive(Args, Debug)]
 pub struct PastOptions {
     /// Split the range into windows of this length

@@ -7,7 +7,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// Intervals that are read ahead: each can take megabytes.
+/// Number of intervals to read ahead: each can take megabytes.
 const AHEAD: usize = 2;
 
 /// A history that is being read.
@@ -25,7 +25,7 @@ pub(super) struct IntervalSink<H> {
 }
 
 impl<H: Send + 'static> Intervals<H> {
-    /// Starts reading and waits for the head. A later error takes the place of an interval.
+    /// Starts reading and waits for the head. A later error is returned in place of an interval.
     pub(super) async fn begin(
         selection: Option<Selection>,
         read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,

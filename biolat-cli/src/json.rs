@@ -42,7 +42,7 @@ struct WindowJson<'a> {
     /// By device and workload, for `biolat who`.
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<Vec<WorkloadJson<'a>>>,
-    /// By device, without those that have none.
+    /// By device, omitting devices without any.
     inflight: BTreeMap<&'a str, Inflight>,
     lost: &'a BTreeMap<Name, u64>,
     failed_collections: u64,
@@ -73,11 +73,11 @@ struct LatencyJson {
     p99: Option<f64>,
     p999: Option<f64>,
     max: Option<f64>,
-    /// Lower bound, upper bound, count. The upper bound of the overflow is `null`.
+    /// Lower bound, upper bound, count. The overflow bucket's upper bound is `null`.
     buckets: Vec<(f64, Option<f64>, u64)>,
 }
 
-/// Returns the line with its newline. For the past it includes the slowest I/Os.
+/// Returns the line with its newline. For past windows, it includes the slowest I/Os.
 pub(super) fn line(
     window: &Window,
     host: &str,
@@ -153,7 +153,7 @@ impl LatencyJson {
     }
 }
 
-/// The bucket's middle, or the bound of the zero bucket or of the overflow.
+/// The bucket's midpoint, or the bound of the zero or overflow bucket.
 fn number(bounds: Bounds) -> f64 {
     bounds.middle().unwrap_or(if bounds.lower == 0.0 { bounds.upper } else { bounds.lower })
 }

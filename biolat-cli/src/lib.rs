@@ -163,7 +163,7 @@ async fn table(table: Table, command: TableCommand, before: &CommonOptions) -> R
     windows_of(View::of_table(table, milliseconds, &common), windows, range, file, &common).await
 }
 
-/// Shows live windows or, if a file or a time is given, windows of the past.
+/// Shows live windows or, if a file or a time is given, past windows.
 async fn windows_of(
     view: View,
     windows: WindowOptions,
@@ -189,7 +189,7 @@ async fn windows_of(
     past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
 }
 
-/// Shows a range of the past.
+/// Shows a past time range.
 async fn histograms_of(
     range: RangeOptions,
     PastOptions { every, histogram, file, common }: PastOptions,
@@ -226,7 +226,7 @@ async fn top(command: TopCommand) -> Result<ExitCode> {
     }
     let mut stop = StopSignals::listen()?;
     let needs = Needs { window: command.interval.unwrap_or(WINDOW_OF_TOP), slow: None };
-    // The table itself shows that the daemon is unreachable and for how long, until the user quits.
+    // No limit on an outage: until the user quits, the table shows that the daemon is unreachable and for how long.
     match open_source(&command.common, needs, Duration::MAX, &mut stop).await? {
         Some(source) => top::run(source, &command).await,
         None => Ok(ExitCode::SUCCESS),
@@ -241,8 +241,9 @@ async fn past(command: PastCommand<'_>) -> Result<ExitCode> {
     }
 }
 
-/// Opens the daemon of `--host`, or else a probe on this host, or else this host's daemon if the privileges for a probe are
-/// missing. `None` if a signal came first: a daemon can be slow to answer, and a failing drive can block the start.
+/// Connects to the daemon given by `--host`. Without one, attaches a probe on this host or, if the privileges for that are
+/// missing, connects to this host's daemon. `None` if a signal came first: a daemon can be slow to answer, and a failing drive
+/// can block the start.
 async fn open_source<T: Document>(
     options: &CommonOptions,
     needs: Needs,

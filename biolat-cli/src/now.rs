@@ -66,7 +66,7 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
     write(view.findings(&summary(&window, &view), &window)).await
 }
 
-/// Opens the daemon of `--host`, or the one on this host, or a probe of its own.
+/// Connects to the daemon given by `--host` or the one on this host, or else attaches a probe of its own.
 async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
     if let Some(target) = &options.source.host {
         return Source::open_remote(target, options, needs, MAX_OUTAGE).await;

@@ -31,7 +31,7 @@ pub(super) async fn run(command: &OpenCommand) -> Result<ExitCode> {
 
 async fn serve(command: &OpenCommand, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let OpenCommand { file, browser, port, json } = command;
-    // Listen before reading the file, because that drops the privileges that a port below 1024 requires.
+    // Listen before reading the file, because reading drops the privileges that a port below 1024 requires.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}:{port}; give another --port", Ipv4Addr::LOCALHOST))?;
@@ -97,8 +97,8 @@ fn time(seconds: f64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// Opens the address in the desktop's browser, or logs why that failed. The child is unprivileged: privileges were dropped
-/// before.
+/// Opens the address in the desktop's browser, or logs why that failed. The child is unprivileged, because privileges were
+/// already dropped.
 async fn open_in_browser(address: String) {
     const PROGRAM: &str = "xdg-open";
     let opened = spawn_blocking(move || {

@@ -34,7 +34,7 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    /// Fills in what was given before the command, as in `biolat --host db1 who`.
+    /// Fills in the options given before the command, as in `biolat --host db1 who`.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl CommonOptions {
 pub struct SourceOptions {
     /// Ask the daemon on HOST, HOST:PORT or at a URL [env: BIOLAT_HOST]
     ///
-    /// This needs no root. HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections
+    /// Root is not required. HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections
     /// (its --interval), or a multiple of it. A password in the URL is visible in the process list: use --user instead.
     #[arg(long, value_name = "HOST", value_parser = Url, help_heading = "Source")]
     pub host: Option<Target>,
@@ -129,7 +129,7 @@ impl DeviceOptions {
     }
 }
 
-// The host that is measured, if biolat measures by itself.
+// The host to measure, if biolat runs its own probe.
 #[derive(Args, Clone, Debug)]
 pub struct MachineOptions {
     /// Mount point of sysfs
@@ -183,12 +183,12 @@ pub struct WindowOptions {
     pub timestamp: bool,
 }
 
-// A range of the past instead of now.
+// A past range instead of now.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RangeOptions {
     /// A past time instead of now: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 means today by this host's clock, or yesterday if that time is still to come today.
+    /// 03:00 means 03:00 today by this host's clock, or yesterday if it is not 03:00 yet.
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["since", "until"], help_heading = "The past")]
     pub at: Option<PastTime>,
@@ -203,7 +203,7 @@ pub struct RangeOptions {
     #[arg(help_heading = "The past")]
     pub since: Option<PastTime>,
 
-    /// End of the range that --since begins [default: now]
+    /// End of the range that starts at --since [default: now]
     #[arg(long, value_name = "TIME", requires = "since", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(help_heading = "The past")]
     pub until: Option<PastTime>,

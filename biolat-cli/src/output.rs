@@ -40,7 +40,7 @@ pub(super) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Waits until the reader of a pipe closes it. Between two windows, no write would notice.
+/// Waits until the reader of a pipe closes it. Between windows, there is no write that could fail.
 pub(super) async fn closed(terminal: Terminal) {
     if terminal.is_terminal {
         return pending().await;

@@ -33,8 +33,8 @@ impl SizeWindow {
         self.bands.iter().enumerate().filter(|(_, latencies)| latencies.count() > 0)
     }
 
-    /// Mean size of a band's requests in bytes, estimated from the size histogram: exact within a factor of the square root of
-    /// two. `None` without data.
+    /// Mean size of a band's requests in bytes, estimated from the size histogram: accurate to within a factor of the square root
+    /// of two. `None` without data.
     pub(super) fn mean_bytes(&self, number: usize) -> Option<f64> {
         let cells = self.requests.cells();
         // The first cell is mostly requests without data, which no band counts.
@@ -47,7 +47,7 @@ impl SizeWindow {
     }
 }
 
-/// The geometric middle of a cell's sizes.
+/// The geometric midpoint of a cell's sizes.
 fn middle(cell: usize) -> f64 {
     (f64::from(ZERO_EXPONENT) + cell as f64 - 0.5).exp2()
 }

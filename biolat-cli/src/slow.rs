@@ -71,7 +71,7 @@ async fn show(
     }
 }
 
-/// How far a log has been shown.
+/// How much of a log has been shown.
 #[derive(Default)]
 struct Follower {
     /// Start of the daemon. `None` before the first log.
@@ -113,7 +113,7 @@ struct Output {
     terminal: Terminal,
     numbers: NumberFormat,
     json: bool,
-    /// Filters the log, because a daemon records the devices of its own selection.
+    /// Filters the log, because the daemon records devices by its own selection.
     selection: Option<Selection>,
     /// In seconds. Failed I/Os are always shown.
     at_least: Option<f64>,

@@ -1,4 +1,4 @@
-//! The source of snapshots: a probe of this process, or a running daemon.
+//! The source of snapshots: this process's own probe, or a running daemon.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -54,7 +54,7 @@ enum Origin<T> {
     Remote(Remote<T>),
 }
 
-/// A probe of this process.
+/// This process's own probe.
 struct Own {
     collector: Handle,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,

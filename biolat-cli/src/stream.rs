@@ -91,7 +91,7 @@ async fn show(
     outcome
 }
 
-/// Whether enough collections lie between these two.
+/// Whether enough collections lie between the two snapshots.
 fn is_whole(before: &Snapshot, after: &Snapshot, collections: u64) -> bool {
     let restarted = before.started != after.started;
     let passed = after.health.durations.count().saturating_sub(before.health.durations.count());

@@ -54,7 +54,7 @@ impl Target {
             }
         };
         let (host, given) = match place.rsplit_once(':') {
-            // In an IPv6 address, the last colon does not separate a port.
+            // In an IPv6 address without a port, the last colon does not separate one.
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (place, None),
         };

@@ -1,4 +1,4 @@
-//! What a source of snapshots delivers.
+//! An update from a source of snapshots.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ pub(super) struct View {
     pub(super) breakdown: Breakdown,
     pub(super) style: TextStyle,
     pub(super) json: bool,
-    /// Whether each window starts with the time of its end.
+    /// Whether each window starts with its end time.
     pub(super) timestamp: bool,
 }
 

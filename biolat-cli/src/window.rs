@@ -156,7 +156,7 @@ impl Window {
     }
 }
 
-/// The windows of all devices since an earlier view of each.
+/// The window of each device since an earlier view of it.
 fn since<'a>(
     before: impl Fn(&DeviceView) -> Option<&'a DeviceView>,
     after: &[DeviceView],
@@ -271,7 +271,7 @@ impl Figures {
         (wait + total > 0.0).then(|| wait / (wait + total))
     }
 
-    /// The queue's share of the total latency, for I/Os with both phases. `None` without any.
+    /// The queue's share of the total latency, for I/Os with both phases. `None` if there are none.
     pub(super) fn queue_share(&self) -> Option<f64> {
         let (queue, device) = (self.of(Phase::Queue).sum_seconds(), self.of(Phase::Device).sum_seconds());
         (queue + device > 0.0).then(|| queue / (queue + device))

@@ -29,7 +29,7 @@ pub(super) struct WorkloadWindow {
     pub(super) all: WorkloadFigures,
     /// Sum over reads and writes only: other ops can take a long time even on a healthy device.
     pub(super) reads_and_writes: WorkloadFigures,
-    /// Time of its requests in the device, or in queue and device if the kernel does not record the dispatch.
+    /// Time its requests spent in the device, or in queue and device if the kernel does not record the dispatch.
     pub(super) seconds: f64,
     /// Its share of the time that all workloads spent in the device.
     pub(super) share: f64,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(between(&before, &snapshot(vec![workload("/a", reads(9))]))[0], expected(9));
         let mut later = snapshot(vec![workload("/a", reads(12))]);
         assert_eq!(between(&before, &later)[0], expected(2));
-        // In turn, the workload, the device and the daemon are restarted.
+        // Reset the workload, the device and the daemon in turn.
         if let Some(workloads) = &mut later.workloads {
             workloads[0].since += Duration::from_secs(1);
         }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(between(&before, &later)[0], expected(12));
     }
 
-    /// Without a dispatch timestamp, the share is of the time in queue and device together.
+    /// Without a dispatch timestamp, shares are based on the time in queue and device together.
     #[test]
     fn shares_total_time_without_a_dispatch_timestamp() {
         let unsplit =

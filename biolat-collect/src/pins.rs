@@ -85,8 +85,8 @@ impl Pins {
         Ok(names.filter(|name| name.starts_with(KEPT_PREFIX) && !is_foreign(name)).collect())
     }
 
-    /// Opens everything that is kept for a probe, and returns it with its file names. Skips directories, which biolat never
-    /// creates there.
+    /// Opens everything that is kept for a probe, and returns the descriptors with their file names. Skips directories, which
+    /// biolat never creates there.
     pub fn open_all(&self, probe: &str) -> Result<Vec<(String, OwnedFd)>> {
         let folder = self.folder.join(probe);
         let mut found = Vec::new();
@@ -152,7 +152,7 @@ impl Pins {
     }
 }
 
-/// Removes everything that a daemon has kept in a directory. The daemon has to be stopped.
+/// Removes everything that a daemon kept in a directory. The daemon must have been stopped.
 pub fn unpin(folder: &Path) -> Result<()> {
     let pins = Pins::open(folder)?;
     let probes = pins.probes()?;
@@ -166,7 +166,7 @@ pub fn unpin(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a directory does not exist and can be created, because its parent is on a BPF file system.
+/// Whether a directory is missing but can be created, because its parent is on a BPF file system.
 pub fn is_missing(folder: &Path) -> Result<bool> {
     if folder.exists() {
         return Ok(false);

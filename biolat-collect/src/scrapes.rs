@@ -1,4 +1,5 @@
-//! Counts scrapes for the collector, which keeps showing ended series until one more scrape. The server tells it nothing else.
+//! Counts scrapes for the collector, which keeps showing gone workloads until one more scrape. The server tells the collector
+//! nothing else.
 
 use std::sync::{
     Arc,

@@ -74,8 +74,8 @@ const BOUNDARIES: [u64; 8] = [
 ];
 
 /// Indexed by segment. Each entry is the number of boundaries below the segment plus 240 (8 for each bit of the largest shift),
-/// in units of 2^40, plus an offset: added to a mantissa above the segment's own boundary, it carries into bit 40. The first half
-/// is for latencies below 512 ns, whose bit 39 is clear after the shift.
+/// in units of 2^40, plus an offset that carries into bit 40 when added to a mantissa above the segment's own boundary. The first
+/// half is for latencies below 512 ns, whose bit 39 is clear after the shift.
 static STEPS: [u64; 32] = steps();
 
 const fn steps() -> [u64; 32] {

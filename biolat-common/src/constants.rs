@@ -12,7 +12,7 @@ use crate::{kernel::KernelLayout, workload::Tables};
 pub struct Constants {
     /// Layout of the running kernel's structs.
     pub kernel: KernelLayout,
-    /// Choices of the daemon.
+    /// The daemon's choices.
     pub options: ProbeOptions,
 }
 

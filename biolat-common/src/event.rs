@@ -29,7 +29,7 @@ pub struct Event {
 
 const _: () = {
     assert!(size_of::<Event>() == 16);
-    // The ring buffer aligns to 8 bytes.
+    // The ring buffer aligns records to 8 bytes.
     assert!(align_of::<Event>() == 8);
 };
 

@@ -1,6 +1,6 @@
 //! The hash function of the tables that the probe searches.
 
-/// Spreads similar numbers over the whole range. The high bits are mixed best.
+/// Spreads similar numbers over the whole range. The high bits are the best mixed.
 #[inline(always)]
 pub(crate) const fn spread(number: u64) -> u64 {
     /// 2^64 divided by the golden ratio.

@@ -5,7 +5,7 @@ use core::mem::size_of;
 /// Number of request slots that one run looks at.
 pub const SLOTS_PER_RUN: u32 = 64;
 
-/// Upper limit on the slots of a hardware queue. A larger number means that what was read is not a hardware queue.
+/// Upper limit on the slots of a hardware queue. A larger number means that the memory read is not a hardware queue.
 pub const MAX_SLOTS: u32 = 1 << 16;
 
 /// Upper limit on file descriptor numbers; the program does not know the size of the descriptor table.
@@ -19,7 +19,7 @@ pub struct Found {
     pub slots: u32,
     /// Number of requests in flight.
     pub requests: u32,
-    /// Allocation time of the oldest of them; 0 if none has a timestamp.
+    /// Allocation time of the oldest request; 0 if none has a timestamp.
     pub oldest_allocated_at: u64,
     /// Time at the end of the run.
     pub now: u64,

@@ -1,7 +1,7 @@
 //! The layout of the running kernel's structs that the probe needs.
 
 /// Offsets of struct members, flag masks and op numbers from the running kernel's BTF, except two request flags, which are not in
-/// BTF before 6.11 and had the same bits from 5.8 to 6.10. Versions in this file are mainline's; stable series may have
+/// BTF before 6.11 and had the same bits from 5.8 to 6.10. Versions in this file are mainline versions; stable series may have
 /// backports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -48,11 +48,12 @@ pub struct KernelLayout {
     pub status_is_errno: u32,
     /// `request.__sector`.
     pub sector: u32,
-    /// `request.alloc_time_ns`; 0 without it (without `CONFIG_BLK_RQ_ALLOC_TIME`).
+    /// `request.alloc_time_ns`; 0 on kernels built without `CONFIG_BLK_RQ_ALLOC_TIME`.
     pub alloc_time_ns: u32,
     /// 1 if the request has `alloc_time_ns`.
     pub has_alloc_time: u32,
-    /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later); 0 without either (without `CONFIG_BLK_CGROUP`).
+    /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later); 0 on kernels built without `CONFIG_BLK_CGROUP`, which have
+    /// neither.
     pub bio_issue: u32,
     /// Which member is at `bio_issue`: one of the constants in [`bio_issue`].
     pub bio_issue_kind: u32,
@@ -150,7 +151,7 @@ pub mod bio_issue {
                 (WRAP - 100, WRAP + 400, 500),
                 (WRAP + 5, WRAP + 2_000_000_005, 2_000_000_000),
                 (7 * WRAP - 1, 7 * WRAP + 1, 2),
-                // A bio merged in front of the request after its allocation; the second one across a wrap.
+                // Bios merged in front of the request after its allocation, the second one across a wrap.
                 (1_500, 1_000, 0),
                 (WRAP + 100, WRAP - 400, 0),
             ] {
@@ -165,7 +166,7 @@ pub mod bio_issue {
 
 /// Derives the id of a device from the inode number of its sysfs directory, for kernels without disk sequence numbers. sysfs
 /// numbers its inodes consecutively, and all disks have about the same number of inodes. Mixing moves the bits that differ to the
-/// low end, which selects the cell of the table.
+/// low end, which selects the table cell.
 #[inline(always)]
 #[must_use]
 pub const fn directory_id(inode: u64) -> u64 {

@@ -17,7 +17,7 @@ pub enum Reason {
     Clock = 4,
 }
 
-/// Number of entries in [`Counts`]. There are fewer reasons, so that a new one does not change the layout.
+/// Number of entries in [`Counts`]: more than there are reasons, so a new reason does not change the layout.
 pub const REASONS: usize = 8;
 
 /// Lost completions by [`Reason`] on one CPU.
@@ -25,8 +25,8 @@ pub type Counts = [u64; REASONS];
 
 /// Index in [`Counts`] for completions that the first program left to the understudy. These are not lost.
 pub const LEFT: usize = 6;
-/// Index in [`Counts`] for completions that the understudy recorded: those left to it, and those for which the kernel refused to
-/// run the first program.
+/// Index in [`Counts`] for completions that the understudy recorded, because they were left to it or because the kernel refused
+/// to run the first program.
 pub const TAKEN: usize = 7;
 
 impl Reason {
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// Whether diskstats accounts such a completion. The audit must then not report it as missed.
+    /// Whether diskstats accounts such a completion, in which case the audit must not report it as missed.
     #[must_use]
     pub const fn is_accounted(self) -> bool {
         matches!(self, Self::NoRoom | Self::Clock)

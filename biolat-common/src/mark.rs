@@ -1,7 +1,7 @@
-//! Marks tell the understudy which completions the first program has recorded. They are kept in a table with one line for each
-//! kernel stack frame from which they run. The context of a program is an array on the stack of `bpf_trace_run3()`.
+//! Marks tell the understudy which completions the first program has recorded. The table of marks has one line for each kernel
+//! stack frame from which the programs run. The context of a program is an array on the stack of `bpf_trace_run3()`.
 //! `__traceiter_block_rq_complete()` calls that function once for each program, at the same depth, so for one completion both
-//! programs get a context at the same address, and no other completion in progress has it. With only one program attached, a
+//! programs get a context at the same address, which no other completion in progress has. With only one program attached, a
 //! static call bypasses the iterator, so the marks made before the understudy is attached are in other lines, which is harmless.
 
 use core::mem::size_of;
@@ -12,8 +12,8 @@ use crate::hash::spread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Mark {
-    /// Distance of the programs' context, which is in the frame, from a fixed address, without its low [`FRAME_BITS`]. 0 if the
-    /// line is free.
+    /// Distance of the programs' context in the frame from a fixed address, without the low [`FRAME_BITS`] bits. 0 if the line is
+    /// free.
     pub frame: u64,
     /// Latest completion that the first program recorded in this frame; 0 after the understudy has seen it.
     pub completion: u64,
@@ -24,9 +24,9 @@ pub struct Mark {
 }
 
 /// Number of low address bits that are ignored. The kernel shifts a task's frames by up to 1 KiB in each system call; if these
-/// bits counted, a task would need a line for each offset; so it needs up to three. Frames remain distinct without them. A task's
-/// stack has only one such frame at a time. An interrupt stack may have several, a hard interrupt in a softirq, but they are
-/// more than 512 bytes apart: between them are saved registers and a dozen functions of the block layer and the driver.
+/// bits counted, a task would need a line for each offset, but without them it needs at most three. Frames remain distinct: a
+/// task's stack has only one such frame at a time. An interrupt stack may have several (from a hard interrupt in a softirq), but
+/// they are more than 512 bytes apart, separated by saved registers and a dozen functions of the block layer and the driver.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/randomize_kstack.h#L31>
 pub const FRAME_BITS: u32 = 9;

@@ -37,7 +37,7 @@ impl Phase {
     }
 }
 
-/// Counters of one series on one CPU. They only grow, and they wrap: the daemon adds up differences.
+/// Counters of one series on one CPU. They only grow, and wrap around, so the daemon adds up differences.
 ///
 /// Nothing is stored that can be derived: the sum of the total phase is `queue_ns + device_ns + unsplit_ns`, and the count of a
 /// histogram is the sum of its cells.
@@ -52,7 +52,7 @@ pub struct Series {
     pub unsplit_ns: u64,
     /// Bytes transferred.
     pub bytes: u64,
-    /// Time in the admission phase, in nanoseconds, of requests with a timestamp of their submission.
+    /// Time in the admission phase, in nanoseconds, of requests with a submission timestamp.
     pub admission_ns: u64,
     /// Number of failed completions, by block status.
     pub errors: [u32; STATUSES],
@@ -76,7 +76,7 @@ impl Series {
     };
 }
 
-/// Both patterns name every field without `..`, so code with a new field does not compile until the field is handled here.
+/// Both patterns name every field without `..`, so adding a field breaks the build until the field is handled here.
 #[deny(unused_variables)]
 impl Series {
     /// Adds the counters of another CPU. The sums wrap, like the counters.
@@ -120,7 +120,7 @@ impl Series {
     }
 }
 
-/// The ABI between the probe and the daemon. After a change here, rebuild the probe and mention it in the changelog.
+/// The ABI between the probe and the daemon. After a change here, rebuild the probe and mention the change in the changelog.
 const _: () = {
     assert!(align_of::<Series>() == 8);
     assert!(offset_of!(Series, queue_ns) == 0);

@@ -1,6 +1,7 @@
-//! Request sizes: the cell of the size histogram in which a request is counted, and the band in which its latency is counted.
+//! Request sizes: maps a size to the size histogram cell that counts the request, and to the band that counts its latency.
 //!
-//! A band is a range of sizes. Its latency histogram has two buckets per octave; each of them is four cells of [`crate::bucket`].
+//! A band is a range of sizes. Its latency histogram has two buckets per octave; each bucket covers four cells of
+//! [`crate::bucket`].
 
 use core::mem::{offset_of, size_of};
 
@@ -77,7 +78,7 @@ static PLACES: [Place; 512] = {
     table
 };
 
-/// Returns the place of any size.
+/// Returns the place for any size.
 #[inline(always)]
 #[must_use]
 pub fn place(bytes: u32) -> Place {
@@ -88,7 +89,7 @@ pub fn place(bytes: u32) -> Place {
     }
 }
 
-/// Returns the place of a size from 1 to [`COMMON_LIMIT`].
+/// Returns the place for a size from 1 to [`COMMON_LIMIT`].
 #[inline(always)]
 #[must_use]
 pub fn common_place(bytes: u32) -> Place {
@@ -97,7 +98,7 @@ pub fn common_place(bytes: u32) -> Place {
     PLACES[((units >> upper) & 0xff | upper << 5) as usize]
 }
 
-/// Returns the band that a cell of the size histogram belongs to. The first band has the cells up to 4, each of the next ones has
+/// Returns the band that a cell of the size histogram belongs to. The first band has the cells up to 4, each band after it has
 /// two, and the last one has the rest.
 #[must_use]
 pub const fn band(cell: usize) -> usize {
@@ -112,20 +113,20 @@ pub const fn cells_of_band(band: usize) -> core::ops::Range<usize> {
     start..if band == BANDS - 1 { CELLS } else { 2 * band + 5 }
 }
 
-/// Converts a cell of [`crate::bucket`] to the cell of a band's histogram.
+/// Converts a cell of [`crate::bucket`] to the matching cell of a band's histogram.
 #[inline(always)]
 #[must_use]
 pub const fn band_cell(cell: usize) -> usize {
     (cell / 4) & (BAND_CELLS - 1)
 }
 
-/// Counters by size of one series on one CPU. They only grow, and they wrap.
+/// Per-size counters of one series on one CPU. They only grow, and wrap on overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sizes {
     /// Sum of the latencies in [`Self::bands`], by band, in nanoseconds.
     pub band_ns: [u64; BANDS],
-    /// Number of requests by the cell of their size: see [`place`].
+    /// Number of requests by size cell: see [`place`].
     pub requests: [u32; CELLS],
     /// Latencies of requests with data, by band and [`band_cell`]: the device latency or, if there is no dispatch timestamp, the
     /// total latency.
@@ -177,7 +178,7 @@ impl Sizes {
     }
 }
 
-/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off` the value is only the series.
+/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off`, the value is just the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {
@@ -191,7 +192,7 @@ impl Counters {
     /// All counters at zero.
     pub const ZERO: Self = Self { series: Series::ZERO, sizes: Sizes::ZERO };
 
-    /// Adds other counters.
+    /// Adds `other` to these counters.
     pub fn merge(&mut self, other: &Self) {
         self.series.merge(&other.series);
         self.sizes.merge(&other.sizes);
@@ -204,7 +205,7 @@ impl Counters {
     }
 }
 
-/// Bytes of a request that have completed before the request as a whole.
+/// Progress of a request that completes in parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Parts {
@@ -214,11 +215,11 @@ pub struct Parts {
     pub bytes: u64,
 }
 
-/// Maximum number of partially completed requests that are tracked. Beyond it, the map evicts entries that were not used
-/// recently; the size of such a request is then too small or unknown.
+/// Maximum number of partially completed requests that are tracked. Beyond that, the map evicts the least recently used entries;
+/// the size counted for an evicted request is too small or unknown.
 pub const MAX_PARTS: usize = 2048;
 
-/// The ABI between probe and daemon.
+/// The ABI between the probe and the daemon.
 const _: () = {
     assert!(offset_of!(Sizes, band_ns) == 0);
     assert!(offset_of!(Sizes, requests) == 48);

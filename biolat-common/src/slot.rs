@@ -1,10 +1,10 @@
-//! Where the counters of a series are. A slot is an index into a per-CPU array, whose size the daemon chooses when it loads the
-//! probe. Further slots are in chunks: arrays of a few slots each, which the daemon creates on demand and which cost one more
+//! Where the counters of a series are stored. A slot is an index into a per-CPU array whose size the daemon chooses when it loads
+//! the probe. Further slots are in chunks: arrays of a few slots each, which the daemon creates on demand. They cost one more
 //! lookup. Memory is therefore proportional to the number of series in use.
 //!
-//! The table answers the common case with one load: a cell holds a key and its slot in one number, and only the daemon writes it.
-//! The index, a hash map of the same keys, is authoritative and is the only place where the probe creates a series. If a cell is
-//! empty or holds another key, the index is consulted.
+//! The table answers the common case with one load: a cell packs a key and its slot into one integer, and only the daemon writes
+//! it. The index, a hash map with the same keys, is authoritative; the probe creates series only there, and consults it if a cell
+//! is empty or holds another key.
 
 use crate::series::Key;
 

@@ -10,14 +10,14 @@ pub const RING_BYTES: usize = 128 << 10;
 /// Size of one record in the ring buffer, including its header.
 pub const RECORD_BYTES: usize = 8 + size_of::<SlowRecord>();
 
-/// Stands for a latency for which the kernel has no timestamps.
+/// Value of a latency for which the kernel has no timestamps.
 pub const UNKNOWN_NS: u64 = u64::MAX;
 
 /// An I/O that was slow or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SlowRecord {
-    /// Time of completion, on the clock of the request's timestamps.
+    /// Completion time, on the same clock as the request's timestamps.
     pub completed_ns: u64,
     /// Its series.
     pub key: Key,
@@ -43,7 +43,7 @@ pub struct SlowRecord {
 
 const _: () = {
     assert!(size_of::<SlowRecord>() == 72);
-    // The ring buffer aligns to 8 bytes.
+    // The ring buffer aligns records to 8 bytes.
     assert!(align_of::<SlowRecord>() == 8);
 };
 

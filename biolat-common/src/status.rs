@@ -6,8 +6,8 @@
 /// Number of error counters of a series. The last one also counts all higher statuses.
 pub const STATUSES: usize = 21;
 
-/// Names of the statuses up to 13, whose numbers are the same on every kernel: the kernel's names in lower case. `resv_conflict`
-/// was `nexus` before 6.5.
+/// The kernel's names, in lower case, of the statuses up to 13, whose numbers are the same on every kernel. `resv_conflict` was
+/// `nexus` before 6.5.
 const STABLE: [&str; 14] = [
     "ok",
     "notsupp",
@@ -29,7 +29,7 @@ const SINCE_6_10: [&str; 6] =
 const BEFORE_6_10: [&str; 5] =
     ["zone_resource", "zone_open_resource", "zone_active_resource", "offline", "duration_limit"];
 
-/// Returns the name of a status, in the numbering of 6.10 and later or in the earlier one.
+/// Returns the name of a status, numbered as in 6.10 and later or as before 6.10.
 #[must_use]
 pub fn name(status: usize, since_6_10: bool) -> &'static str {
     let moved: &[&str] = if since_6_10 { &SINCE_6_10 } else { &BEFORE_6_10 };
@@ -38,7 +38,7 @@ pub fn name(status: usize, since_6_10: bool) -> &'static str {
 
 /// Returns the status for a negative errno, which is what the tracepoint passed before Linux 5.16.
 ///
-/// This is the reverse of `blk_errors[]` in `block/blk-core.c`, where every other errno was `BLK_STS_IOERR`.
+/// The inverse of `blk_errors[]` in `block/blk-core.c`. Any errno not listed here means `BLK_STS_IOERR`.
 #[must_use]
 pub const fn from_errno(errno: i32) -> usize {
     match -errno {

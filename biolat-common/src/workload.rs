@@ -1,8 +1,8 @@
 //! Counters by workload and series. A workload is a cgroup that the kernel charges with I/O.
 //!
-//! Each CPU has two tables of entries, used alternately. The daemon switches tables by incrementing the epoch, waits for the runs
-//! that began before the switch, and reads the idle table. So it counts each I/O completely and exactly once. An entry of an
-//! earlier epoch is free; its next user clears it.
+//! Each CPU has two tables of entries, used alternately. The daemon switches tables by incrementing the epoch, waits until all
+//! probe runs that began before the switch have finished, and reads the idle table. This counts each I/O completely and exactly
+//! once. An entry from an earlier epoch is free; its next user clears it.
 
 use core::mem::{offset_of, size_of};
 
@@ -11,10 +11,10 @@ use crate::{hash::spread, size::BAND_CELLS, slot::Cell};
 /// Workload of I/Os without a cgroup, such as flushes: the kernel itself. No cgroup has this serial number.
 pub const KERNEL: u64 = 0;
 
-/// Stands for all workloads without entries of their own.
+/// All workloads without an entry of their own.
 pub const OTHER: u64 = u64::MAX;
 
-/// Number of places to try for an entry, beginning with the one that its hash selects.
+/// Number of places to try for an entry, starting with the one selected by its hash.
 pub const PROBES: u32 = 8;
 
 /// The counters of one workload and series on one CPU in one epoch.
@@ -25,7 +25,7 @@ pub struct Entry {
     pub workload: u64,
     /// The series and its slot, as [`Cell::bits`].
     pub series: u64,
-    /// Epoch of the counts.
+    /// The epoch in which the entry counts.
     pub epoch: u64,
     /// Time in the queue phase, in nanoseconds, of requests with both timestamps.
     pub queue_ns: u64,
@@ -97,9 +97,9 @@ const _: () = {
 /// `slots` slots; the entries found by hash follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Number of slots that are counted by workload.
+    /// Number of slots whose I/O is counted by workload.
     pub slots: u32,
-    /// Number of hash values.
+    /// Number of places that a hash can select.
     pub hashes: u32,
 }
 
@@ -143,7 +143,8 @@ impl Tables {
 /// Upper limit on the number of places in both tables. A power of two, so a mask bounds the index without a branch.
 pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
 
-/// In the object, stands for the number of places in the understudy's tables. The daemon replaces it before it loads the probe.
+/// Placeholder in the object for the number of places in the understudy's tables. The daemon replaces it before it loads the
+/// probe.
 pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
 
 /// Upper limit on the size of both tables of one CPU, in bytes.
@@ -198,7 +199,7 @@ mod tests {
         let tables = Tables { slots: 0, hashes: 512 };
         let series = Cell::new(Key::new(9, 0), 3);
         let mut taken = [0_u8; 512];
-        // Serial numbers are consecutive, sometimes with gaps.
+        // Serial numbers may be consecutive or have gaps.
         for workload in (0..128).chain((0..128).map(|number| 1000 + number * 12)) {
             taken[tables.place(workload, series, 0) as usize] += 1;
         }

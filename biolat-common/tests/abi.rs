@@ -1,5 +1,5 @@
-//! The ABI between the probe and the daemon, byte for byte. After a change here, rebuild the probe and mention it in the
-//! changelog.
+//! The ABI between the probe and the daemon, byte for byte. If you change anything here, rebuild the probe and note the change in
+//! the changelog.
 
 use biolat_common::{
     constants::{Constants, ProbeOptions},

@@ -1,5 +1,5 @@
-//! Compares every bucket boundary with its definition, in integers of arbitrary size:
-//! `ns > 10^9 * 2^(k/8)` if and only if `ns^8 > 10^72 * 2^k`.
+//! Compares every bucket boundary with its definition, in arbitrary-precision integers: `ns > 10^9 * 2^(k/8)` if and only if
+//! `ns^8 > 10^72 * 2^k`.
 
 use biolat_common::bucket::{BUCKETS, FIRST, FIRST_NATIVE_INDEX, OVERFLOW, cell};
 use num_bigint::BigUint;
@@ -11,7 +11,7 @@ fn above(ns: u64, index: i32) -> bool {
     if index >= 0 { eighth > scale << index } else { eighth << -index > scale }
 }
 
-/// Returns the largest whole nanosecond that is not above the boundary.
+/// Returns the largest whole number of nanoseconds that is not above the boundary.
 fn last_inside(index: i32) -> u64 {
     let (mut low, mut high) = (0, 1 << 41);
     while high - low > 1 {

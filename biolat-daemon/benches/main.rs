@@ -13,7 +13,7 @@ use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    // The benchmark's name is the name of its program.
+    // The first argument is the program name for clap, and names the benchmark.
     let main = match arguments.first().and_then(|name| name.to_str()) {
         Some("collect") => collect::main,
         Some("engines") => engines::main,

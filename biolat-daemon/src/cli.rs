@@ -66,8 +66,8 @@ pub struct Cli {
 
     /// Highest resolution of native histograms: 2^SCHEMA buckets per power of two, 0 to 3
     ///
-    /// At 3 a bucket is 9 % wide; at 0, 100 %. The probe counts at 3; coarser buckets are merged from those. A histogram that
-    /// would have 160 buckets or more is also merged.
+    /// At 3, a bucket is 9 % wide; at 0, 100 %. The probe counts at 3; for a lower resolution, its buckets are merged. They are
+    /// also merged if a histogram would have 160 buckets or more.
     #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", hide_env_values = true, default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
     pub schema: u32,
@@ -81,9 +81,9 @@ pub struct Cli {
     #[arg(default_value = "few")]
     pub classic_buckets: ClassicBuckets,
 
-    /// Add a _created line for each counter and histogram to OpenMetrics
+    /// Add a _created line to OpenMetrics for each counter and histogram
     ///
-    /// Most Prometheus servers store each of them as a series. The protobuf format always includes this timestamp.
+    /// Most Prometheus servers store each of these lines as a series. The protobuf format always includes the creation time.
     #[arg(long, env = "BIOLAT_OPENMETRICS_CREATED", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub openmetrics_created: bool,
@@ -101,17 +101,18 @@ pub struct Cli {
     #[command(flatten)]
     pub workloads: WorkloadsOption,
 
-    /// Expose biolat_completions_total, the completions per device and CPU
+    /// Expose biolat_completions_total: completions per device and CPU
     ///
-    /// Adds a series for each device on each CPU that has completed its I/O: many on a large node.
+    /// Adds a series for every pair of a device and a CPU that has completed I/O for it: many on a large node.
     #[arg(long, env = "BIOLAT_PER_CPU", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub per_cpu: bool,
 
     /// How far back the in-memory history goes, 1m to 168h; or off
     ///
-    /// The history has every collection of the last 10 minutes, every 10 s of the last 2 hours, and every minute before that.
-    /// /api/v1/history and `biolat at` use it to show what happened at 03:00. It is lost on restart without --history-file.
+    /// The history keeps every collection of the last 10 minutes, one interval per 10 s for the last 2 hours, and one per minute
+    /// before that. /api/v1/history and `biolat at` use it to show what happened at, say, 03:00. Without --history-file, it is
+    /// lost on restart.
     #[arg(long, value_name = "TIME", env = "BIOLAT_HISTORY", hide_env_values = true, default_value = "26h", value_parser = parse_history)]
     pub history: HistoryAge,
 
@@ -210,7 +211,7 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Checks what clap cannot check.
+    /// Runs the checks that clap cannot express.
     pub fn validate(self) -> Result<Config, OptionError> {
         let serve = ServeConfig {
             histograms: HistogramFormat {

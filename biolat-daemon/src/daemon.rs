@@ -24,7 +24,7 @@ use crate::{
     web_config::WebConfig,
 };
 
-/// How long a shutdown waits until the last interval has been written to the history file.
+/// How long a shutdown waits for the last interval to be written to the history file.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Attaches the probe, collects, and serves on these listeners until `shutdown` completes.
@@ -55,10 +55,10 @@ pub async fn run(
     };
     rights::drop_privileges(Role::Serving, config.seccomp)?;
 
-    // Starts the first blocking thread, in which responses are made. Later, starting a thread may fail.
+    // Starts the first blocking thread, which encodes responses. Starting one later may fail.
     spawn_blocking(|| ()).await?;
-    // The web config is read after privileges are dropped: if this user may not read it, that shows now and not at a reload.
-    // A blocking thread reads it because its drive may hang.
+    // The web config is read after privileges are dropped, so a missing read permission shows now and not at a reload. It is read
+    // on a blocking thread because its drive may hang.
     let web_config = config.web_config.map(|path| spawn_blocking(move || WebConfig::open(&path)));
     let web_config = match web_config {
         Some(opened) => Some(opened.await??),
@@ -120,8 +120,9 @@ impl Recorder {
         Ok(Self { history, writer })
     }
 
-    /// Adds an interval to the history for each successful collection. A blocking thread does it, because it can take
-    /// milliseconds with hundreds of devices. If recording falls behind, the next interval covers all snapshots since the last.
+    /// Adds an interval to the history for each successful collection. This runs on a blocking thread, because it can take
+    /// milliseconds with hundreds of devices. If recording falls behind, the next interval covers all snapshots since the last
+    /// one.
     async fn run(self, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
         let mut recorded = None;
         while snapshots.changed().await.is_ok() {
@@ -147,8 +148,8 @@ fn time_since_boot() -> Duration {
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
-/// Tells systemd that the daemon is ready at the first snapshot, then feeds the watchdog, if there is one, while collections
-/// succeed or wait for runs of the probe. Returns when the collector ends.
+/// Tells systemd that the daemon is ready once there is a snapshot, then feeds the watchdog, if there is one, while collections
+/// succeed or wait for probe runs to finish. Returns when the collector ends.
 async fn notify_until_collector_ends(
     mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     service_manager: &ServiceManager,

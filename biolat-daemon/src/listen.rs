@@ -51,7 +51,8 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         .collect()
 }
 
-/// Returns the first of `others` that cannot be bound alongside `address`: the same address, or one of the two is a wildcard.
+/// Returns the first of `others` that cannot be bound alongside `address`, because they are the same or one of the two is a
+/// wildcard.
 pub(crate) fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr> {
     // IPv4 and IPv6 do not overlap: if both are requested, [::] is bound for IPv6 only.
     let conflicts_with = |other: &SocketAddr| {
@@ -78,7 +79,7 @@ fn remedy(error: &io::Error) -> String {
     step.map(|step| format!(": {step}")).unwrap_or_default()
 }
 
-/// Returns the fix for an address that cannot be bound, unless the reason is that it is in use.
+/// Returns the fix for an address that cannot be bound for a reason other than being in use.
 pub(crate) fn step(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => {
@@ -126,8 +127,8 @@ mod tests {
         assert!(error.contains(&address.to_string()) && error.contains("in use"), "{error}");
     }
 
-    /// Binds two addresses on the same port. Retries with another port, because a program on this host may take the port
-    /// between finding and binding it.
+    /// Binds two addresses on the same port. Retries with another port, because another program on this host may take the free
+    /// port before it is bound.
     fn bind_pair(one: &str, other: &str) -> Result<usize> {
         const ATTEMPTS: usize = 100;
         let mut last = None;

@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const EXIT_FAILURE: u8 = 1;
 
-/// Threads that encode responses, verify passwords and read the web config. A hung drive can block one of them.
+/// Maximum number of threads that encode responses, verify passwords and read the web config. A hung drive can block one of them.
 const MAX_BLOCKING_THREADS: usize = 8;
 
 fn main() -> ExitCode {

@@ -73,7 +73,7 @@ impl DeviceOptions {
     }
 }
 
-// Counting of requests by size.
+// Whether requests are counted by size.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SizesOption {
     /// Count requests by size, and latencies by size range: on or off

@@ -1,5 +1,5 @@
 //! Benchmark only, never shipped: the cost of a minimal probe. `empty` is the cost of a call and of measuring it; `floor` adds
-//! the minimum that a latency needs: the clock, one member of the request, and one counter.
+//! the minimum needed to measure a latency: the clock, one member of the request, and one counter.
 
 #![no_std]
 #![no_main]

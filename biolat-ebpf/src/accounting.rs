@@ -20,8 +20,8 @@ pub(crate) enum Meaning {
     End,
     /// Part of the request completes: its bytes are accounted, and the request continues.
     Part,
-    /// The kernel does not account the request. It may still have timestamps (with a scheduler), but an I/O that the disk
-    /// statistics lack could not be audited, so it is not counted.
+    /// The kernel does not account the request. It may still have timestamps (with a scheduler), but an I/O missing from the disk
+    /// statistics could not be audited, so it is not counted.
     NotAccounted,
     /// Another completion of a request that has already ended.
     Duplicate,

@@ -1,6 +1,6 @@
 //! Constants in the probe's own instructions: the layout of the running kernel's structs, and the probe's options. The compiler
 //! emits a placeholder for each constant and each member offset; the daemon replaces it with the value before it loads the probe
-//! (`Constants::relocate`). So a constant costs nothing, and the verifier removes the branches that it rules out.
+//! (`Constants::relocate`). So constants cost nothing, and the verifier removes the branches that they rule out.
 
 /// The index of a constant.
 macro_rules! index {
@@ -43,7 +43,7 @@ macro_rules! constant {
 /// Reads a member of a kernel object, 4 or 8 bytes according to the type.
 ///
 /// The verifier tracks the kernel type behind the pointer, and rejects the program if the member is outside that type. A load
-/// that faults, for example through a null pointer, reads zero; in a main program see `common_case::has_null`.
+/// that faults, for example through a null pointer, reads zero; for main programs, see `common_case::has_null`.
 #[cfg(target_arch = "bpf")]
 macro_rules! field {
     ($type:tt, $object:expr, $field:ident) => {{

@@ -1,4 +1,4 @@
-//! Surveys the requests in flight on one hardware queue. Only the daemon runs this program, so it costs an I/O nothing.
+//! Surveys the requests in flight on one hardware queue. Only the daemon runs this program, so it adds no cost to an I/O.
 //!
 //! The daemon identifies the hardware queue by a file descriptor of its sysfs directory, so the kernel has already resolved the
 //! queue and no address has to be passed. During a run, a request may end and its memory may be reused for another one. The order
@@ -27,7 +27,7 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
     let found = unsafe { &mut *found };
     *found = Found { slots: 0, requests: 0, oldest_allocated_at: 0, now: 0 };
     let Some(hardware_queue) = hardware_queue(descriptor) else { return };
-    // With a scheduler, all requests, dispatched or not, have the scheduler's tags.
+    // With a scheduler, every request has a scheduler tag, dispatched or not.
     let scheduler_tags = read_u64(hardware_queue, layout_const!(hctx_sched_tags));
     let tags = match scheduler_tags {
         0 => read_u64(hardware_queue, layout_const!(hctx_tags)),
@@ -113,9 +113,9 @@ fn has_io(request: u64) -> bool {
 /// When a pending request was allocated; 0 if it has ended in the meantime or the kernel took no timestamp.
 ///
 /// The kernel stores a request's timestamp before its bio, without a barrier, so a timestamp read after the bio belongs to this
-/// request or a later one, as far as neither side is reordered. A CPU may have executed the first load of the timestamp before
-/// that of the bio. The second load comes several helper calls later, and the later of the two timestamps counts. An error would
-/// need a reordering across all of this, and would last for one survey.
+/// request or a later one, as long as neither side is reordered. A CPU may have executed the first load of the timestamp before
+/// the load of the bio. The second load comes several helper calls later, and the later of the two timestamps counts. An error
+/// would require reordering across all of this, and would last for one survey.
 #[inline(always)]
 fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
     let first = read_u64(request, layout_const!(start_time_ns));

@@ -11,8 +11,8 @@
 //!
 //! Never attached, only run by the daemon: `inflight`, `cgroup_exists` and `link_references`.
 //!
-//! `request` reads requests, `kernel_memory` reads other kernel objects, `constants` has the constants that the daemon relocates,
-//! and `maps` has the maps.
+//! `request` reads requests, `kernel_memory` reads other kernel objects, `constants` defines the constants that the daemon
+//! relocates, and `maps` defines the maps.
 
 #![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
@@ -49,7 +49,7 @@ use request::{Completion, now};
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L145>
 #[btf_tracepoint(function = "block_rq_complete")]
 fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
-    // First, because on x86-64 reading the clock waits until all earlier loads have arrived: there are none of ours yet.
+    // Comes first: on x86-64, reading the clock waits for all earlier loads, and the probe has issued none yet.
     let now = now();
     if !marks::mark_or_leave(&ctx, now) {
         count::<First>(&ctx, now);
@@ -88,7 +88,7 @@ fn block_rq_requeue(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// Surveys requests in flight. Only the daemon runs it, with the arguments of [`inflight::look`]: since 5.10 `BPF_PROG_TEST_RUN`
-/// passes numbers to a raw tracepoint program. The tracepoint is required and never used.
+/// passes numbers to a raw tracepoint program. The tracepoint is required but never used.
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
 fn inflight(ctx: RawTracePointContext) -> i32 {
     inflight::look(&ctx);

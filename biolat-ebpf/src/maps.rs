@@ -32,8 +32,8 @@ use crate::maximum::Maximum;
 type Untyped = [u64; size_of::<Counters>() / 8];
 
 /// One of the two programs that record completions. Each has its own counters, and the kernel does not run a program that is
-/// already running on the CPU. So no other run writes these counters of this CPU, with two exceptions: the program for requeues,
-/// which writes only `requeues`, and before Linux 6.1 an interrupt.
+/// already running on the CPU. So no other run writes these counters on this CPU, with two exceptions: the requeue program, which
+/// writes only `requeues`, and, before Linux 6.1, an interrupt.
 pub(crate) trait Program {
     const IS_UNDERSTUDY: bool;
 }
@@ -172,7 +172,7 @@ pub(crate) fn slot_or_new(key: Key) -> Option<u32> {
     if INDEX.insert(bits, slot, BPF_NOEXIST).is_ok() {
         return Some(slot);
     }
-    // Another CPU was faster, or the index is full or its bucket locked. Return the slot.
+    // Another CPU was faster, the index is full, or its bucket is locked. Return the slot.
     let _ = FREE.push(slot, 0);
     slot_in_index(bits)
 }
@@ -219,8 +219,7 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let _ = PARTS.insert(request, parts, 0);
 }
 
-/// Notes that a part of a request allocated at this time has completed. The run at the end of the request comes later and sees
-/// this.
+/// Notes that a part of a request allocated at this time has completed. The run that ends the request comes later and sees this.
 #[inline(always)]
 pub(crate) fn note_part(allocated_at: u64) {
     PARTS_UNTIL.raise(allocated_at);
@@ -237,8 +236,8 @@ pub(crate) fn take_parts(request: u64, allocated_at: u64) -> u64 {
 #[inline(always)]
 fn bytes_of_parts(request: u64, allocated_at: u64) -> u64 {
     // SAFETY: plain numbers. Only completions of this request write its entry, one at a time, but the map may evict the entry and
-    // reuse its memory for another request while it is read. The allocation time then differs, unless the reuse falls between the
-    // two loads: the size of one request would be wrong.
+    // reuse its memory for another request while it is read. The allocation time then differs, unless the memory is reused
+    // between the two loads; in that case the size of one request is wrong.
     match unsafe { PARTS.get(request) } {
         Some(parts) if parts.allocated_at == allocated_at => parts.bytes,
         _ => 0,
@@ -338,7 +337,8 @@ pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
     WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
 
-/// A pointer to an entry. An `Option` of it fits in one register; with two, the verifier may consider one of them uninitialized.
+/// A pointer to an entry. An `Option` of it fits in one register; if it took two, the verifier might consider one of them
+/// uninitialized.
 pub(crate) type EntryPointer = NonNull<Entry>;
 
 /// Notes that the entry at a place is in use. Returns the place.
@@ -349,7 +349,8 @@ pub(crate) type EntryPointer = NonNull<Entry>;
 pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
     if let Some(used) = WORKLOADS_USED.get_ptr_mut(0) {
         // SAFETY: the mask keeps it in bounds, and it is written as a whole. All runs that write here at the same time write the
-        // same number: a place belongs to every second epoch, and between two of these the daemon waits for all runs.
+        // same number: a place is used only in every second epoch, and between two such epochs the daemon waits for all runs to
+        // end.
         unsafe {
             let used = used.cast::<u32>().add((place % MAX_PLACES) as usize);
             if used.read_volatile() != epoch as u32 {

@@ -36,7 +36,7 @@ pub(crate) fn is_recorded(ctx: &BtfTracePointContext) -> bool {
 extern "C" fn mark_completion(frame: u64, completion: u64, now: u64) -> u32 {
     let Some(mark) = line_of(frame).or_else(|| claim(frame, now)) else { return 0 };
     // SAFETY: in bounds. Another frame can claim this line only while `at` is older than `STALE_NS`, that is, before the store to
-    // `at`. The check afterwards finds such a claim, unless its compare-and-exchange follows within the next instructions.
+    // `at`. The check at the end detects such a claim, unless the claim's compare-and-exchange runs just after it.
     unsafe {
         (&raw mut (*mark).at).write_volatile(now);
         (&raw mut (*mark).completion).write_volatile(completion);
@@ -141,7 +141,7 @@ fn frame(ctx: &BtfTracePointContext) -> u64 {
 #[inline(always)]
 fn completion(ctx: &BtfTracePointContext) -> u64 {
     let request = Completion::of_request(ctx.arg(0));
-    // Each part of a request changes its sector and bytes, and reuse of its memory changes its timestamp.
+    // Each part of a request changes the sector and bytes, and reuse of the request's memory changes the timestamp.
     let bytes = u64::from(request.remaining_bytes()) << 32;
     let life = request.allocated_at().rotate_left(20) ^ request.sector().rotate_left(48) ^ bytes;
     number(request.pointer()) ^ life | 1

@@ -22,9 +22,9 @@ impl Maximum {
     /// moment: then the difference is added, which cannot fail, and the result may exceed the larger value by about the
     /// difference between the two.
     ///
-    /// Before Linux 6.1, the daemon removes that instruction (`without_compare_exchange` in `biolat-probe/src/object.rs`): it
-    /// exists since 5.12, but the same test decides whether the understudy is loaded. Then the result may exceed the value by
-    /// more, so more requests become rare cases.
+    /// Before Linux 6.1, the daemon removes the compare-and-exchange (`without_compare_exchange` in
+    /// `biolat-probe/src/object.rs`): the instruction has existed since 5.12, but the same test decides whether the understudy is
+    /// loaded. Then the result may exceed the value by more, so more requests become rare cases.
     #[inline(always)]
     pub(crate) fn raise(&self, to: u64) {
         let seen = self.get();

@@ -97,9 +97,9 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
 }
 
-/// A mask for the dispatch timestamp: zero for a read or write of which no bytes are known, because its data completed before the
-/// probe was attached or its entry in `PARTS` was evicted; otherwise all ones. The size of such a request is unknown, so only its
-/// total latency is recorded, and the bands still add up to the device latencies. A read or write without any data was never
+/// A mask for the dispatch timestamp: zero for a read or write none of whose bytes are known, because its data completed before
+/// the probe was attached or its entry in `PARTS` was evicted; otherwise all ones. The size of such a request is unknown, so only
+/// its total latency is recorded, and the bands still add up to the device latencies. A read or write without any data was never
 /// dispatched, so the mask does not affect it.
 ///
 /// There is no branch, because one would double the paths that the verifier walks.
@@ -154,7 +154,7 @@ fn record_latency<P: Program>(
     }
 }
 
-/// Records an admission that is too long for the common case.
+/// Records an admission latency that is too long for the common case.
 #[inline(never)]
 pub(crate) fn record_admission(series: &mut Series, admission: u64) {
     record::admission(series, admission);

@@ -70,8 +70,8 @@ pub(crate) enum Latency {
     Total(u64),
 }
 
-/// Counts the size of any request. Sizes of up to 256 bytes are in no band. Only passthrough commands and empty flushes have
-/// them; the kernel accounts an empty flush as a write and never dispatches it.
+/// Counts the size of any request. Sizes of up to 256 bytes belong to no band. Only passthrough commands and empty flushes are
+/// that small; the kernel accounts an empty flush as a write and never dispatches it.
 #[inline(always)]
 pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
     let place = size::place(bytes);
@@ -104,21 +104,21 @@ fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize)
     }
 }
 
-/// Records an admission in the zero bucket. Nearly all admissions are in it, and finding its cell needs no arithmetic.
+/// Records an admission latency in the zero bucket. Nearly all of them are in it, and finding its cell needs no arithmetic.
 #[inline(always)]
 pub(crate) fn zero_admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, 0);
 }
 
-/// Records an admission of less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
+/// Records an admission latency of less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
 #[inline(always)]
 pub(crate) fn common_admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, common_cell(admission));
 }
 
-/// Records an admission of any length.
+/// Records an admission latency of any length.
 #[inline(always)]
 pub(crate) fn admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);

@@ -83,7 +83,7 @@ impl Completion {
             && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
     }
 
-    /// Whether the first bio has a cgroup. There must be a bio. Passthrough commands have no cgroup.
+    /// Whether the first bio has a cgroup. The request must have a bio. Passthrough commands have no cgroup.
     #[inline(always)]
     pub(crate) fn has_cgroup(&self) -> bool {
         !self.cgroup_on_queue().is_null()
@@ -116,7 +116,7 @@ impl Completion {
     }
 
     /// Nanoseconds from the submission of the first bio to the allocation of the request. `None` if the kernel took no timestamp
-    /// at submission. A bio that was submitted after the allocation and merged in front did not wait: 0.
+    /// at submission; 0 for a bio submitted after the allocation and merged in front, because it did not wait.
     #[inline(always)]
     pub(crate) fn admission(&self) -> Option<u64> {
         let submitted_at = match layout_const!(bio_issue_kind) {
@@ -156,8 +156,8 @@ impl Completion {
         field!(u64, self.bio(), bio_blkg) as *const u8
     }
 
-    /// The serial number of the cgroup, which is never reused; [`biolat_common::workload::KERNEL`] without a cgroup: through a
-    /// null pointer, which only subprograms may follow, see `common_case::has_null`.
+    /// The serial number of the cgroup, which is never reused. Without a cgroup, the load through the null pointer reads
+    /// [`biolat_common::workload::KERNEL`]; only subprograms may follow a null pointer: see `common_case::has_null`.
     #[inline(always)]
     pub(crate) fn workload(&self, cgroup: *const u8) -> u64 {
         field!(u64, cgroup, blkcg_serial)
@@ -185,7 +185,7 @@ impl Completion {
         field!(u64, self.part0(), disk_directory) as *const u8
     }
 
-    /// The object that has the sysfs directory: the disk, or partition 0, which is the whole disk.
+    /// The object that owns the sysfs directory: the disk, or partition 0, which is the whole disk.
     #[inline(always)]
     fn part0(&self) -> *const u8 {
         if layout_const!(part0_is_pointer) != 0 {

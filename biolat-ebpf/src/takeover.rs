@@ -4,9 +4,9 @@ use aya_ebpf::programs::RawTracePointContext;
 
 use crate::kernel_memory::{open_file, read_u64};
 
-/// The reference count of a link that the daemon has open at this file descriptor, plus that of the open file. The sum is
-/// meaningful only in comparison with another link's; 0 if it cannot be read. Arguments: the descriptor, the offset of the count
-/// in the file, the offset of the file's private data, which is the link, and the offset of the count in the link.
+/// The reference count of a link that the daemon has open at this file descriptor, plus the reference count of the open file. The
+/// sum is meaningful only when compared with another link's sum; 0 if it cannot be read. Arguments: the descriptor, the offset of
+/// the count in the file, the offset of the file's private data, which is the link, and the offset of the count in the link.
 #[inline(always)]
 pub(crate) fn link_references(ctx: &RawTracePointContext) -> i32 {
     let [descriptor, count, private, link_count]: [u64; 4] = [ctx.arg(0), ctx.arg(1), ctx.arg(2), ctx.arg(3)];

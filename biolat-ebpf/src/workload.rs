@@ -127,8 +127,8 @@ fn record_cgroup<P: Program>(workload: u64) -> bool {
 #[inline(always)]
 pub(crate) fn exists(ctx: &RawTracePointContext) -> i32 {
     let (css, workload): (u64, u64) = (ctx.arg(0), ctx.arg(1));
-    // An offline cgroup has the flag cleared, and keeps it so in freed memory; memory reused by something else has another serial
-    // number, or cannot be read. An offline cgroup may still be charged for writeback.
+    // The flag of an offline cgroup is cleared, and stays cleared in freed memory; if the memory has been reused, the serial
+    // number differs or cannot be read. An offline cgroup may still be charged for writeback.
     let is_online = read_u32(css, layout_const!(blkcg_flags)) & layout_const!(css_online) != 0;
     i32::from(is_online && read_u64(css, layout_const!(blkcg_serial)) == workload)
 }

@@ -30,7 +30,7 @@ pub(crate) struct AlertState {
 struct Active {
     since: i64,
     firing_since: Option<i64>,
-    /// Time since which it has fired without a result.
+    /// When the alert, while firing, stopped having a result.
     kept_since: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ impl AlertState {
         }
     }
 
-    /// Evaluates the rule, given the labels of all its results at a time later than the last one.
+    /// Evaluates the rule, given the labels of all its results. `now` must be later than in the previous call.
     pub(crate) fn evaluate(&mut self, now: i64, results: &BTreeSet<Labels>) {
         let (keep_firing_for, episodes) = (self.keep_firing_for, &mut self.episodes);
         self.active.retain(|labels, active| {
@@ -69,7 +69,7 @@ impl AlertState {
         }
     }
 
-    /// Returns all periods during which it fired. An alert that is still firing fires until `end`.
+    /// Returns all periods during which it fired. For an alert that is still firing, the period ends at `end`.
     pub(crate) fn into_episodes(mut self, end: i64) -> Vec<Episode> {
         let firing = self
             .active

@@ -12,24 +12,26 @@ use super::{
     weeks::{Weeks, WeeksPlan},
 };
 
-/// 20 series with reads and writes, as README.md says, at least 12 by size, and a share of the node's series.
+/// 20 series for reads and writes, as README.md says, at least 12 more for sizes, and a share of the node's series.
 const MAX_SERIES_PER_DRIVE: f64 = 60.0;
-/// A native histogram takes about ten times as much as a float. Twice what a large fleet needs, because few drives share little.
+/// A native histogram takes about ten times as much as a float. Twice the value for a large fleet, because little is shared among
+/// so few drives.
 const MAX_HEAP_BYTES_PER_SERIES: f64 = 16_384.0;
-/// Partially filled chunks and the index take up more in a run of a minute than in a block of two hours.
+/// Partially filled chunks and the index take up more in a one-minute run than in a two-hour block.
 const MAX_BYTES_PER_SAMPLE: f64 = 200.0;
-/// CPU time to evaluate all groups once. Three times what a large fleet needs, because a window has three times the samples here.
+/// CPU time to evaluate all groups once. Three times the value for a large fleet, because a window has three times the samples
+/// here.
 const MAX_RULE_CPU_MS_PER_DRIVE: f64 = 4.0;
-/// A query of so few drives is fast, but this machine may be busy.
+/// A query over so few drives is fast, but this machine may be busy.
 const MAX_QUERY_MS: f64 = 5000.0;
 /// Remote write sends floats and histograms, each with a share of the labels.
 const MAX_REMOTE_BYTES_PER_SAMPLE: f64 = 200.0;
 /// Minimum share of faults that the alert must find. The history is the same each time, so the share changes only with the rules
-/// and the model. One fault is 0.12 of all here.
+/// and the model. One fault is 0.12 of the total here.
 const MIN_RECALL: f64 = 0.5;
-/// One false alarm here counts as 65 per 1,000 drives and week.
+/// One false alarm here amounts to 65 per 1,000 drives per week.
 const MAX_FALSE_ALARMS: f64 = 0.0;
-/// Minimum share of drives, twice as slow for an hour or more, that must be found in a week without Prometheus.
+/// Minimum recall in a week without Prometheus, for drives that are twice as slow for an hour or more.
 const MIN_WEEK_RECALL: f64 = 0.9;
 /// False alarms per 1,000 drives in that week.
 const MAX_WEEK_FALSE_ALARMS: f64 = 1.0;

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::{alerts::Episode, remote_write::Labels};
 
-/// Time after the end of a fault in which an alarm still counts as finding it, in milliseconds.
+/// How long after the end of a fault an alarm still counts as finding it, in milliseconds.
 const GRACE: i64 = 3_600_000;
 const WEEK: f64 = 7.0 * 86_400_000.0;
 
-/// Labels that select drives. An alert without one of them is about all drives that match its other labels.
+/// Labels that select drives. An alert that lacks any of them is about all drives that match its other labels.
 const SCOPE: [&str; 5] = ["cluster", "instance", "device", "model", "firmware"];
 
 /// An injected event, with the indices of the drives, and times in milliseconds since the epoch.
@@ -102,7 +102,7 @@ pub(crate) struct Found {
     pub(crate) faults: usize,
     /// Faults with an alarm for at least one of their drives.
     pub(crate) found: usize,
-    /// Number of drives of all faults.
+    /// Number of drives affected by all faults.
     pub(crate) drives: usize,
     pub(crate) found_drives: usize,
     /// Median delay of the faults that were found.

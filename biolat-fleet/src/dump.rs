@@ -31,7 +31,7 @@ impl Dump {
         Ok(Self { file, last: HashMap::new() })
     }
 
-    /// Adds the lines of a node at the end of a window. Latencies are device latencies; bytes are of all sizes together.
+    /// Adds a node's lines at the end of a window. Latencies are device latencies; bytes are totals over all sizes.
     pub(crate) fn add(&mut self, node: &Node, now: i64) -> Result<()> {
         if now % WINDOW != 0 {
             return Ok(());

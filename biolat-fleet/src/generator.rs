@@ -94,7 +94,7 @@ impl Generator {
         })
     }
 
-    /// Generates all requests. Returns the drives' labels at the end, because their firmware may have changed.
+    /// Generates all requests. Returns the drives' labels as of the end, because their firmware may have changed.
     pub(crate) fn run(mut self, requests: &mpsc::Sender<Encoded>) -> Result<Vec<Labels>> {
         let chunk = CHUNK.as_millis() as i64;
         for number in 0..self.chunks {

@@ -25,7 +25,7 @@ use super::{
 /// The deployed rule files.
 const RULE_FILES: [&str; 2] = ["recording.yml", "alerts.yml"];
 
-/// Time that the fleet model continues after the scrapes, while rules are evaluated and queries timed.
+/// How long the fleet model continues after the scrapes, while rules are evaluated and queries timed.
 const AFTERWARDS: Duration = Duration::from_secs(3600);
 
 pub(crate) struct LivePlan {
@@ -240,7 +240,7 @@ async fn wait_for_all(prometheus: &Prometheus, nodes: usize, timeout: Duration) 
     }
 }
 
-/// Returns the length of a rule file's minute here: a minute, or the scrape interval if that is shorter.
+/// Returns the number of seconds that stand for a minute in a rule file: 60, or the scrape interval if that is shorter.
 fn minute(interval: f64) -> f64 {
     interval.min(60.0)
 }
@@ -256,7 +256,8 @@ fn with_intervals(rules: &str, minute: f64) -> String {
     lines.collect()
 }
 
-/// Waits until each group has been evaluated twice more. In the first evaluation, few of the series that its rules read exist.
+/// Waits until each group has been evaluated twice more. In the first evaluation, few of the series that the rules read exist
+/// yet.
 async fn wait_for_groups(prometheus: &Prometheus, timeout: Duration) -> Result<()> {
     let began = Instant::now();
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Defines the messages of Prometheus' remote write 2.0 (`io.prometheus.write.v2`) that are written here, with all their fields
-//! except exemplars and metadata. <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>
+//! Defines the messages of Prometheus' remote write 2.0 (`io.prometheus.write.v2`) that are sent here, with all fields except
+//! exemplars and metadata. <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>
 
 use prost::{Message, Oneof};
 

@@ -19,7 +19,7 @@ use super::{
     weeks::WeeksPlan,
 };
 
-/// Measure the cost of a synthetic fleet to a real Prometheus, and how well the rules find sick drives
+/// Measure the load that a synthetic fleet puts on a real Prometheus, and how well the rules find sick drives
 #[derive(Parser)]
 #[command(name = "cargo xtask fleet", bin_name = "cargo xtask fleet", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -27,10 +27,10 @@ pub struct Options {
     command: Option<Command>,
     #[command(flatten)]
     fleet: Fleet,
-    /// How long Prometheus scrapes the fleet, half of the time without rules
+    /// How long Prometheus scrapes the fleet, the first half of it without rules
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     length: Duration,
-    /// Also send everything to a second Prometheus by remote write 2.0
+    /// Also send everything to a second Prometheus via remote write 2.0
     #[arg(long)]
     remote_write: bool,
     /// Time only the dashboard's queries that read recorded series (the others take minutes with thousands of drives)
@@ -48,7 +48,7 @@ struct Fleet {
     /// Drives per node
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1000))]
     drives: u32,
-    /// Time between two scrapes
+    /// Time between scrapes
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     interval: Duration,
     /// Faults and innocent events (default: none in a live run, biolat-fleet/scenarios/faults.yml in a history)
@@ -65,7 +65,7 @@ struct Fleet {
 enum Command {
     /// Write a history with faults, evaluate the rules over it, and compare fired alerts with injected faults
     History(HistoryOptions),
-    /// Evaluate weeks of many fleets without Prometheus, with a reimplementation of the rules of BlockDeviceFailSlow
+    /// Evaluate weeks of many fleets without Prometheus, using a reimplementation of the BlockDeviceFailSlow rules
     Weeks(WeeksOptions),
 }
 
@@ -78,7 +78,7 @@ struct WeeksOptions {
     drives: u32,
     #[arg(long, default_value_t = 7.0)]
     days: f64,
-    /// Seeds, each for one week
+    /// Seeds, one week each
     #[arg(long = "seed", value_name = "SEED", value_delimiter = ',', default_value = "1")]
     seeds: Vec<u64>,
     /// Faults and innocent events (default: biolat-fleet/scenarios/twice.yml)
@@ -95,10 +95,10 @@ struct HistoryOptions {
     fleet: Fleet,
     #[arg(long, default_value_t = 7.0)]
     days: f64,
-    /// Minimum time between two evaluations of a rule, even if its group has a shorter interval
+    /// Minimum time between evaluations of a rule, even if its group has a shorter interval
     #[arg(long, value_name = "TIME", default_value = "4m", value_parser = duration::parse)]
     rule_step: Duration,
-    /// Rule files, in this order (default: recording.yml and alerts.yml of deploy/prometheus)
+    /// Rule files, evaluated in the given order (default: recording.yml and alerts.yml of deploy/prometheus)
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Alerts to compare

@@ -16,12 +16,12 @@ impl OwnMetrics {
         )
     }
 
-    /// Returns the sum of the series of this name whose labels contain a text.
+    /// Returns the sum of all series with this name whose labels contain a string.
     pub(crate) fn sum(&self, name: &str, labels: &str) -> f64 {
         self.of(name).filter(|(own, _)| own.contains(labels)).map(|(_, value)| value).sum()
     }
 
-    /// Returns the labels, as text, and the value of each series of this name.
+    /// Returns the labels, as text, and the value of each series with this name.
     pub(crate) fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         self.0.iter().filter_map(move |(series, value)| {
             let labels = series.strip_prefix(name)?;

@@ -21,7 +21,7 @@ pub(crate) struct Prometheus {
     pub(crate) folder: Folder,
 }
 
-/// Time in which a server must start.
+/// Time allowed for a server to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Flags for all runs. Queries of a large fleet take a long time, and data of any age must be kept.
@@ -33,7 +33,7 @@ const FLAGS: [&str; 4] = [
 ];
 
 impl Prometheus {
-    /// Returns the program that `cargo xtask fleet` passes.
+    /// Returns the Prometheus binary that `cargo xtask fleet` passes in the environment.
     pub(crate) fn program() -> Result<PathBuf> {
         let program = std::env::var_os("BIOLAT_TEST_PROMETHEUS").map(PathBuf::from);
         let program = program.context("BIOLAT_TEST_PROMETHEUS is not set to a Prometheus 3.8 or later")?;
@@ -43,7 +43,7 @@ impl Prometheus {
         Ok(program)
     }
 
-    /// Starts a server on a free port of loopback and waits until it is ready.
+    /// Starts a server on a free loopback port and waits until it is ready.
     pub(crate) async fn start(config: &str, flags: &[&str]) -> Result<Self> {
         let program = Self::program()?;
         let folder = Folder::temporary()?;
@@ -110,13 +110,13 @@ impl Prometheus {
         data(path, &http::get(self.address, &format!("/api/v1/{path}")).await?)
     }
 
-    /// Returns the series of an instant query at a time in seconds.
+    /// Returns the series that an instant query yields. The time is in seconds.
     pub(crate) async fn query(&self, expression: &str, time: f64) -> Result<Vec<Value>> {
         let data = self.api("query", &[("query", expression), ("time", &time.to_string())]).await;
         series(data, expression)
     }
 
-    /// Returns the value of an instant query with one series, or zero without any.
+    /// Returns the value of an instant query that yields one series, or zero if it yields none.
     pub(crate) async fn value(&self, expression: &str, time: f64) -> Result<f64> {
         let series = self.query(expression, time).await?;
         let Some(value) = series.first().and_then(|series| series["value"][1].as_str()) else {
@@ -125,7 +125,7 @@ impl Prometheus {
         value.parse().with_context(|| format!("{expression} is {value}"))
     }
 
-    /// Returns the series of a range query. Times and step are in seconds.
+    /// Returns the series that a range query yields. Times and step are in seconds.
     pub(crate) async fn query_range(
         &self,
         expression: &str,
@@ -138,7 +138,7 @@ impl Prometheus {
         series(self.api("query_range", &fields).await, expression)
     }
 
-    /// Returns the metrics that it exposes about itself.
+    /// Returns the server's own metrics.
     pub(crate) async fn own_metrics(&self) -> Result<OwnMetrics> {
         Ok(OwnMetrics::parse(&http::get(self.address, "/metrics").await?.text()))
     }
@@ -149,7 +149,7 @@ impl Prometheus {
         Ok(())
     }
 
-    /// Returns its resident memory in bytes.
+    /// Returns the server's resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -189,7 +189,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// Returns the current time as the API uses it.
+/// Returns the current time in seconds since the epoch.
 pub(crate) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

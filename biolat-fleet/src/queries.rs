@@ -15,7 +15,7 @@ use super::{prometheus::Prometheus, rules::deployed};
 pub(crate) struct Query {
     pub(crate) panel: String,
     pub(crate) expression: String,
-    /// Whether only the last values are queried, for a table.
+    /// Whether only the latest values are queried, for a table.
     pub(crate) is_instant: bool,
     /// Maximum number of points that Grafana requests.
     pub(crate) points: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Query {
 #[derive(Debug, Serialize)]
 pub(crate) struct Timed {
     pub(crate) panel: String,
-    /// `all` nodes, or `one`.
+    /// Selected nodes: `all` or `one`.
     pub(crate) nodes: &'static str,
     pub(crate) hours: f64,
     /// Whether it reads series that recording rules have written.
@@ -36,7 +36,7 @@ pub(crate) struct Timed {
     pub(crate) warm_ms: f64,
     pub(crate) slowest_ms: f64,
     pub(crate) series: usize,
-    /// Error from Prometheus, if it failed.
+    /// Error from Prometheus, if the query failed.
     pub(crate) error: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Timed {
 /// Grafana's default for a panel without its own limit.
 const POINTS: f64 = 1000.0;
 
-/// Returns the queries of `deploy/grafana/biolat.json`, with variables in them.
+/// Returns the queries of `deploy/grafana/biolat.json`, with their variables still in place.
 pub(crate) fn dashboard_queries() -> Result<Vec<Query>> {
     let file = deployed("grafana/biolat.json");
     let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -91,7 +91,7 @@ pub(crate) struct View<'a> {
     pub(crate) instance: Option<&'a str>,
 }
 
-/// Number of times that each query is sent, because rules that run at the same time slow queries down.
+/// Each query is sent this many times, because rules that run at the same time can slow down any one of them.
 const ROUNDS: usize = 5;
 /// A query that takes longer is sent only twice.
 const SLOW: Duration = Duration::from_secs(10);

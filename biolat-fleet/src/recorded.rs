@@ -21,7 +21,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Returns the multiples of a step after one time and up to another, or `None` if there are none.
+    /// Returns the multiples of `step` after `after`, up to and including `until`, or `None` if there are none.
     pub(crate) fn within(after: i64, until: i64, step: i64) -> Option<Self> {
         let (first, last) = ((after.div_euclid(step) + 1) * step, until.div_euclid(step) * step);
         (first <= last).then_some(Self { first, last, step })
@@ -39,7 +39,7 @@ impl Times {
     }
 }
 
-/// A series of a range query.
+/// A series that a range query yielded.
 pub(crate) struct Series {
     pub(crate) labels: Labels,
     pub(crate) points: BTreeMap<i64, Point>,
@@ -169,7 +169,7 @@ impl Recorder {
     }
 }
 
-/// Failed rule evaluations. As in Prometheus, such an evaluation has no result.
+/// Failed rule evaluations, which have no result, as in Prometheus.
 #[derive(Default)]
 pub(crate) struct Failures {
     pub(crate) count: usize,
@@ -177,7 +177,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Evaluates a rule at these times, one by one if not all of them succeed.
+    /// Evaluates a rule at these times, falling back to one time after another if that fails.
     pub(crate) async fn evaluate(
         &mut self,
         prometheus: &Prometheus,

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::prometheus::{Prometheus, now};
 
-/// Time in which the sender must send all its samples.
+/// Time allowed for the sender to send all its samples.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Native histograms that are counted in both servers, by name only, because labels are the same for all metrics.
+/// Native histograms that are counted on both servers. Selecting by name is enough, because labels are the same for all metrics.
 const HISTOGRAMS: [&str; 6] = [
     "biolat_device_latency_seconds",
     "biolat_queue_latency_seconds",
@@ -23,9 +23,9 @@ const HISTOGRAMS: [&str; 6] = [
 
 #[derive(Serialize)]
 pub(crate) struct RemoteCost {
-    /// Series of all metrics, in each server.
+    /// Series of all metrics, on each server.
     pub(crate) series: f64,
-    /// Samples of native histograms, in each server.
+    /// Samples of native histograms, on each server.
     pub(crate) histogram_samples: f64,
     pub(crate) sent_samples: f64,
     pub(crate) bytes_per_sample: f64,
@@ -110,7 +110,7 @@ async fn wait_until_sent(sender: &Prometheus, end: f64) -> Result<()> {
     }
 }
 
-/// Returns the value of an expression, which must be the same in both servers.
+/// Returns the value of an expression, which must be the same on both servers.
 async fn equal_value(sender: &Prometheus, receiver: &Prometheus, expression: &str, time: f64) -> Result<f64> {
     let (sent, received) = (sender.value(expression, time).await?, receiver.value(expression, time).await?);
     ensure!(sent == received, "{expression}: {sent} in the sender, {received} in the receiver");

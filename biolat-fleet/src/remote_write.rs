@@ -21,7 +21,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 /// Value that marks the end of a series: <https://prometheus.io/docs/specs/prw/remote_write_spec/#stale-markers>.
 pub(crate) const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-/// Collects samples for one request after another, and remembers the series.
+/// Collects samples for successive requests, and remembers the series.
 #[derive(Default)]
 pub(crate) struct Batch {
     symbols: Symbols,
@@ -58,8 +58,8 @@ impl Written {
 }
 
 impl Batch {
-    /// Adds the wanted families of a node's exposition at a time, with the target's labels. As after a scrape, series that it no
-    /// longer exposes get a stale marker.
+    /// Adds the wanted families of a node's exposition at `timestamp`, with the target's labels. As after a scrape, series that
+    /// are no longer exposed get a stale marker.
     pub(crate) fn add_exposition(
         &mut self,
         exposition: &[u8],
@@ -85,7 +85,7 @@ impl Batch {
             let own = metric.label.iter().map(|label| (label.name.as_str(), label.value.as_str()));
             let target = target.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let labels = [("__name__", family.name.as_str())].into_iter().chain(target).chain(own);
-            // In Prometheus, an empty label is the same as none.
+            // In Prometheus, an empty label is the same as no label.
             let labels = labels.filter(|(_, value)| !value.is_empty()).collect();
             if let Some(histogram) = &metric.histogram {
                 self.add_histogram(&labels, native(histogram, timestamp));
@@ -232,7 +232,7 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Sends it to a Prometheus. Fails unless that accepts all samples.
+    /// Sends the request to a Prometheus server. Fails unless the server accepts all samples.
     pub(crate) async fn send(self, address: SocketAddr) -> Result<()> {
         let headers = [
             ("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),

@@ -118,9 +118,9 @@ impl Display for Live {
     }
 }
 
-/// Maximum number of mistakes shown per alert. JSON has all.
+/// Maximum number of mistakes shown per alert. The JSON output has them all.
 const MAX_MISTAKES: usize = 50;
-/// Number of slowest queries and slowest rules shown. JSON has all.
+/// Number of slowest queries and slowest rules shown. The JSON output has them all.
 const SLOWEST: usize = 20;
 
 fn write_slowest_rules(f: &mut fmt::Formatter<'_>, rules: &[Rule]) -> fmt::Result {

@@ -18,7 +18,7 @@ const ALERT: &str = "BlockDeviceSlowerThanSiblings";
 /// Minimum share of equal samples. A later query also sees scrapes that were in progress when the rule was evaluated.
 const MIN_SHARE: f64 = 0.95;
 
-/// Evaluates expressions again at the times at which the rule manager did, and returns the number of equal samples.
+/// Re-evaluates expressions at the rule manager's evaluation times, and returns the number of equal samples.
 pub(crate) async fn compare(prometheus: &Prometheus, files: &[&str], now: f64) -> Result<usize> {
     let files: Vec<_> = files.iter().map(|file| deployed(&format!("prometheus/{file}"))).collect();
     let set = RuleSet::read(&files, &[ALERT.to_owned()])?;
@@ -44,7 +44,7 @@ pub(crate) async fn compare(prometheus: &Prometheus, files: &[&str], now: f64) -
     Ok(same)
 }
 
-/// Returns the labels of a series, and the time in milliseconds and value of its last sample.
+/// Returns a series' labels, and the time in milliseconds and the value of its last sample.
 fn last(series: &Value) -> Result<(Labels, i64, f64)> {
     let mut labels: Labels = serde_json::from_value(series["metric"].clone())?;
     labels.remove("__name__");

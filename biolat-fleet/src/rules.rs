@@ -1,4 +1,4 @@
-//! Reads Prometheus rule files and selects the rules that some alerts need.
+//! Reads Prometheus rule files and selects the rules that the given alerts need.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -57,7 +57,7 @@ impl Rule {
     }
 }
 
-/// Some alerts and the rules that they need.
+/// The selected alerts and the rules that they need.
 pub(crate) struct RuleSet {
     /// Rules that the alerts refer to, directly or indirectly, in file order.
     pub(crate) recording: Vec<Rule>,
@@ -65,7 +65,7 @@ pub(crate) struct RuleSet {
 }
 
 impl RuleSet {
-    /// Reads the alerts of these names. Names that are not in the files are ignored, unless none is.
+    /// Reads the alerts with these names. Names that are missing from the files are ignored, unless all are missing.
     pub(crate) fn read(files: &[PathBuf], alerts: &[String]) -> Result<Self> {
         let mut rules = Vec::new();
         for file in files {

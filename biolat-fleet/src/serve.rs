@@ -27,7 +27,7 @@ pub(crate) struct Targets {
 pub(crate) const LIST: &str = "/targets";
 
 impl Targets {
-    /// Serves nodes on a free port of loopback. Must be called within a `LocalSet`.
+    /// Serves nodes on a free loopback port. Must be called within a `LocalSet`.
     pub(crate) async fn serve(nodes: Vec<Node>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;
         let address = listener.local_addr()?;

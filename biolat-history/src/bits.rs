@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
-/// Appends bits to bytes, the lowest first.
+/// Appends bits to a byte buffer, lowest first.
 #[derive(Default)]
 pub(super) struct BitWriter {
-    /// Those before `end` are written. The others are kept to reuse the memory.
+    /// Bytes before `end` are written. The rest are kept to reuse the memory.
     bytes: Vec<u8>,
     end: usize,
     word: u64,
-    /// Number of bits used in `word`, below 64 between two calls.
+    /// Number of bits used in `word`, below 64 between calls.
     used: u32,
 }
 
-/// Reads bits from bytes. Zeros follow the end, so a corrupt block yields arbitrary numbers, but reading it terminates.
+/// Reads bits from bytes. Past the end it reads zeros, so a corrupt block yields arbitrary numbers, but reading always
+/// terminates.
 #[derive(Clone)]
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
@@ -80,13 +81,13 @@ impl BitWriter {
         self.bits(flag.into(), 1);
     }
 
-    /// Writes a number that is expected to have this many bits. Returns how many it has.
+    /// Writes a number that is expected to have this many bits. Returns how many bits it has.
     #[inline]
     pub(super) fn number(&mut self, value: u64, expected: u32) -> u32 {
         let length = length(value);
         let longer = length.cast_signed() - expected.cast_signed();
         let around = ((longer << 1) ^ (longer >> 31)).cast_unsigned();
-        // No length is below zero, so beyond twice the expected length, only longer ones are left to encode.
+        // Lengths are never negative, so beyond twice the expected length, only longer ones are left to encode.
         let mut ones = if length > 2 * expected { length } else { around };
         let low = length.saturating_sub(1);
         if ones + 1 + low <= MAX_STEP {
@@ -105,7 +106,7 @@ impl BitWriter {
         length
     }
 
-    /// Returns the bytes so far. The writer keeps its memory for the next ones.
+    /// Returns the bytes written so far, and starts over in the same memory.
     pub(super) fn take(&mut self) -> Arc<[u8]> {
         let end = self.end + self.used.div_ceil(8) as usize;
         self.word(self.word);
@@ -145,7 +146,7 @@ impl<'a> BitReader<'a> {
         self.bits(1) == 1
     }
 
-    /// Reads a number that was expected to have this many bits. Returns it and how many it has.
+    /// Reads a number that was expected to have this many bits. Returns the number and how many bits it has.
     #[inline]
     pub(super) fn number(&mut self, expected: u32) -> (u64, u32) {
         let word = self.peek();

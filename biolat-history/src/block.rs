@@ -19,7 +19,7 @@ use super::{
 /// Number of slowest I/Os in an interval.
 pub(super) const SLOWEST: usize = 10;
 
-/// Expected lengths of the number of a name, a time in microseconds since the epoch, a latency in nanoseconds, and a sector.
+/// Expected lengths of a name's number, a time in microseconds since the epoch, a latency in nanoseconds, and a sector.
 const NAME_LENGTH: u32 = 4;
 const TIME_LENGTH: u32 = 51;
 const LATENCY_LENGTH: u32 = 31;
@@ -162,8 +162,8 @@ impl NumberedIo {
     }
 }
 
-/// Adds an I/O to the slowest so far, at most [`SLOWEST`]: when those are full it replaces the fastest, if it is slower. They
-/// stay in the order in which they were added.
+/// Adds an I/O to the slowest so far. Once there are [`SLOWEST`], it replaces the fastest of them if it is slower. They stay in
+/// insertion order.
 pub fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
     if ios.len() < SLOWEST {
         ios.push(io);
@@ -175,7 +175,7 @@ pub fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
     }
 }
 
-/// Writes a block: counts, devices, slow I/Os. Sizes and workloads go to a block of their own, which can be dropped.
+/// Writes a block: counts, devices, slow I/Os. Sizes and workloads go into a separate block, which can be dropped.
 #[derive(Default)]
 pub(super) struct BlockWriter {
     writer: BitWriter,

@@ -299,7 +299,7 @@ fn is_similar(quads: &[Quad], others: &[Quad]) -> bool {
     apart < own
 }
 
-/// Maps differences of either sign to unsigned numbers, small ones to small ones.
+/// Maps signed differences to unsigned numbers, keeping small ones small.
 pub(super) const fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
 }

@@ -1,5 +1,5 @@
-//! The I/O of one device and its ops in an interval: computed from two snapshots, added up, written and read. Names are numbers
-//! here, see `names`.
+//! The I/O of one device and its ops in an interval: computed from two snapshots, added up, written and read. Names are stored as
+//! numbers; see `names`.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::{
 
 const GROUPS: usize = Group::ALL.len();
 
-/// Expected lengths of the number of a name, and of an age in nanoseconds.
+/// Expected lengths of a name's number, and of an age in nanoseconds.
 const NAME_LENGTH: u32 = 3;
 const AGE_LENGTH: u32 = 22;
 
@@ -36,13 +36,13 @@ pub(super) struct DeviceDelta {
     pub(super) inflight: Inflight,
     /// Missed completions, in the order of [`Group::ALL`].
     pub(super) missed: [u64; GROUPS],
-    /// The first `used` are ops with I/O. The others are kept to reuse their memory.
+    /// The first `used` are ops with I/O. The rest are kept to reuse their memory.
     series: Vec<SeriesDelta>,
     used: usize,
     read: SeriesRead,
 }
 
-/// Buffers for one block that is read, before it is added.
+/// Buffers for reading one block before it is added.
 #[derive(Default)]
 struct SeriesRead {
     phases: [LatencyCells; PHASES],
@@ -74,7 +74,7 @@ impl DeviceDelta {
         &self.series[..self.used]
     }
 
-    /// Index of the series of an op, which is created if necessary.
+    /// Index of an op's series, which is created if necessary.
     fn place_of(&mut self, op: u32) -> usize {
         self.series().iter().position(|series| series.op == op).unwrap_or_else(|| {
             if self.used == self.series.len() {
@@ -147,7 +147,7 @@ impl DeviceDelta {
         }
     }
 
-    /// Adds a device that [`Self::write`] wrote; figures of I/Os in flight become the maximum.
+    /// Adds a device that [`Self::write`] wrote; in-flight figures become the maximum of both.
     pub(super) fn add_read(
         &mut self,
         reader: &mut BitReader<'_>,
@@ -247,7 +247,7 @@ impl SeriesDelta {
         admission.write(writer, None, None);
         queue.write(writer, None, None);
         device.write(writer, None, None);
-        // Mostly the sum of queue and device, and close to the device if the queue is short.
+        // Usually queue plus device time, and close to the device time if the queue is short.
         total.write(writer, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
         writer.number(self.bytes, bytes_length(total.count()));
         writer.number(self.requeues, 0);

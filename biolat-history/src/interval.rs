@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 /// Memory of a block in addition to its bytes: reference counts and allocator overhead.
 const BLOCK_OVERHEAD: usize = 32;
 
-/// The wall clock was set if it differs from the monotonic clock by this many microseconds.
+/// Minimum deviation of the wall clock from the monotonic clock that counts as a jump, in microseconds.
 const CLOCK_JUMP_US: u64 = 1_000_000;
 
 /// The I/O between two collections, or the sum of several such intervals.
@@ -40,7 +40,7 @@ impl Interval {
         self.breakdown.as_ref().map_or(0, |breakdown| BLOCK_OVERHEAD + breakdown.len())
     }
 
-    /// Whether `next`, which follows it, belongs to the same interval of a coarser tier, which begins with `first`.
+    /// Whether `next`, the interval after this one, belongs in the same coarser interval, which begins with `first`.
     pub(super) fn continues(&self, first: &Self, next: &Self, width: Duration) -> bool {
         let slot = |interval: &Self| interval.began_us() / width.as_micros() as u64;
         slot(first) == slot(next)

@@ -1,5 +1,5 @@
 //! The I/O of each interval of the last day: latencies at full resolution, bytes and errors by device and op, and the slowest
-//! I/Os. It is built from the collector's snapshots alone; it has no clock, and knows nothing of probes and formats.
+//! I/Os. It is built from the collector's snapshots alone; it has no clock, and knows nothing about probes or formats.
 //!
 //! An interval is a packed block in which neighbouring counts of similar length take few bits: about 170 bytes per op of a busy
 //! drive. See `docs/history.md`.

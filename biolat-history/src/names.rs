@@ -143,7 +143,7 @@ pub(super) struct NewNames {
 const MAX_NAMES_PER_RECORD: usize = 1000;
 
 impl NewNames {
-    /// Splits them into records.
+    /// Splits the names into records.
     pub(super) fn pieces(mut self) -> impl Iterator<Item = Self> {
         std::iter::from_fn(move || {
             if self.is_empty() {
@@ -236,7 +236,7 @@ impl Names {
 }
 
 impl NameTable {
-    /// Begins an interval that ends at `now`: all names requested from here on are used by it.
+    /// Begins an interval that ends at `now`: all names requested from here on count as used by it.
     pub(super) fn begin(&mut self, now: Duration, started: SystemTime) {
         (self.now, self.started) = (now, Some(started));
     }
@@ -258,7 +258,7 @@ impl NameTable {
     pub(super) fn known_incarnation(&mut self, view: &DeviceView) -> Option<u32> {
         let number = *self.incarnation_numbers.get(view.device.name.as_str())?;
         self.names.incarnation(number).filter(|incarnation| incarnation.since == view.since)?;
-        // Mark it even while it has no I/O: after a restart its counters are compared with the totals under this number.
+        // Mark it as used even while it has no I/O: after a restart its counters are compared with the totals under this number.
         self.names.incarnations.set_used(number, self.now);
         Some(number)
     }
@@ -331,7 +331,7 @@ impl NameTable {
         number
     }
 
-    /// Takes over the names of another daemon that are in use.
+    /// Takes over the names of another daemon, dropping unused ones.
     pub(super) fn restore(&mut self, names: Names, used: &Used) {
         self.names = names;
         let Names { texts, incarnations, workloads } = &mut self.names;

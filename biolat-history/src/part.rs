@@ -56,9 +56,9 @@ pub(super) struct Totals {
 /// What a file and this daemon have in common.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OriginMatch {
-    /// The same boot: the clock has continued.
+    /// Whether the boot is the same, so the clock has continued.
     pub(super) boot: bool,
-    /// The same selection of devices: the counters may have continued.
+    /// Whether the device selection is the same, so the counters may have continued.
     pub(super) devices: bool,
 }
 
@@ -79,7 +79,7 @@ impl Store {
         Some(Part { intervals, names, totals, slow_number, mark })
     }
 
-    /// Puts the intervals of a file before those recorded so far. Returns how many the file had. `since_boot` and `now` are the
+    /// Inserts a file's intervals before the ones recorded so far. Returns how many the file had. `since_boot` and `now` are the
     /// current time by the clock of [`Self::record`] and by the wall clock.
     pub(super) fn take_over(&mut self, file: Restoring, since_boot: Duration, now: SystemTime) -> usize {
         let mut store = file.end(self.opened, since_boot, now);
@@ -87,7 +87,7 @@ impl Store {
         if let Some((snapshot, at)) = self.first.take() {
             store.record(&snapshot, at);
         }
-        // If another daemon was writing the file until now, both have intervals of the same time.
+        // If another daemon was writing the file until now, both have intervals for the same time.
         let is_new = |interval: &&Interval| last.is_none_or(|last| interval.ended + store.clock_shift > last);
         let intervals: Vec<_> = self.intervals().filter(is_new).cloned().collect();
         let periods = Selection::new(intervals.clone(), self.names.names.clone(), 0).into_periods(None);
@@ -135,12 +135,12 @@ impl Store {
 
 /// A store that is rebuilt from a file's records, in the order they were written.
 pub(super) struct Restoring {
-    /// Gets its names at the end: most names of dropped intervals are not needed.
+    /// Its names are added last, because most names of dropped intervals are not needed.
     store: Store,
     names: Names,
     same: OriginMatch,
     totals: Option<Totals>,
-    /// Intervals after the totals that are not merged into them yet.
+    /// Intervals after the totals that have not been merged into them yet.
     later: Vec<Interval>,
     slow_number: u64,
 }

@@ -9,7 +9,7 @@ pub(super) type Quad = [u64; 4];
 /// Quads up to this length are written or read in one step, together with their head.
 const SHORT: u32 = 12;
 
-/// Escape code: the length follows. Otherwise the code is the change of length since the quad before, plus one.
+/// Escape code: the length follows. Otherwise the code is the change in length from the previous quad, plus one.
 const ESCAPE: u64 = 3;
 
 /// Escape code instead of a short length: the length follows in more bits.
@@ -22,7 +22,7 @@ pub(super) const fn longest([a, b, c, d]: Quad) -> u32 {
 }
 
 impl BitWriter {
-    /// Writes four numbers of which the longest has `length` bits. The longest of the previous quad had `before`.
+    /// Writes four numbers, the longest of which has `length` bits. The longest of the previous quad had `before` bits.
     #[inline(always)]
     pub(super) fn quad(&mut self, quad: Quad, length: u32, before: u32) {
         let longer = u64::from(length.wrapping_sub(before).wrapping_add(1));
@@ -53,7 +53,7 @@ impl BitWriter {
 }
 
 impl BitReader<'_> {
-    /// Reads four numbers. Returns them and the length of the longest; the longest of the previous quad had `before`.
+    /// Reads four numbers. Returns them and the length of the longest; the longest of the previous quad had `before` bits.
     #[inline(always)]
     pub(super) fn quad(&mut self, before: u32) -> (Quad, u32) {
         let word = self.peek();

@@ -29,7 +29,7 @@ impl Selection {
         Self { intervals, names, from_us }
     }
 
-    /// Returns the periods, each computed on demand: one per interval or, with a step, one for all intervals in the same step
+    /// Returns the periods, each computed on demand: one per interval or, with a step, one per step that has intervals, counted
     /// from the start of the range. If the wall clock was set back, several periods can have the same time.
     pub fn into_periods(self, step: Option<Duration>) -> impl Iterator<Item = Period> {
         let mut next = 0;

@@ -29,12 +29,12 @@ impl SharedHistory {
         Self(Arc::new(Mutex::new(store)))
     }
 
-    /// Adds an interval, see [`Store::record`].
+    /// Adds an interval; see [`Store::record`].
     pub fn record(&self, snapshot: &Arc<Snapshot>, at: Duration) {
         self.store().record(snapshot, at);
     }
 
-    /// Returns the intervals of a range, see [`Store::select`], and the time from which intervals are kept.
+    /// Returns the intervals of a range (see [`Store::select`]) and the time from which intervals are kept.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> (Selection, Option<KeptFrom>) {
         let store = self.store();
@@ -52,17 +52,17 @@ impl SharedHistory {
         self.store().limits
     }
 
-    /// Returns what has to be written to a file, see [`Store::part`].
+    /// Returns the part that still has to be written to a file; see [`Store::part`].
     pub(super) fn part(&self, written: Option<Mark>) -> Option<Part> {
         self.store().part(written)
     }
 
-    /// Sets whether a file with earlier intervals may still be read, see [`Store::set_awaits_file`].
+    /// Sets whether a file with earlier intervals may still be read; see [`Store::set_awaits_file`].
     pub(super) fn set_awaits_file(&self, awaits: bool) {
         self.store().set_awaits_file(awaits);
     }
 
-    /// Continues the history of a previous daemon, see [`Store::take_over`].
+    /// Continues the history of a previous daemon; see [`Store::take_over`].
     pub(super) fn take_over(&self, restoring: Restoring, since_boot: Duration, now: SystemTime) -> usize {
         self.store().take_over(restoring, since_boot, now)
     }

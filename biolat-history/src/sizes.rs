@@ -52,7 +52,7 @@ impl SizesDelta {
         is_continued && before.bands.len() <= after.bands.len()
     }
 
-    /// Writes the sizes. `all` are the expected latencies of all bands together.
+    /// Writes the sizes. `all` holds the expected latencies of all bands together.
     pub(super) fn write(&self, writer: &mut BitWriter, all: &BandCells) {
         writer.flag(self.is_counted);
         if !self.is_counted {

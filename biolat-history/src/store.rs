@@ -1,4 +1,4 @@
-//! The stored intervals: their order, their tiers, and what is dropped when memory runs short.
+//! The stored intervals: their order, their tiers, and the eviction order when memory runs short.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use super::{
     usage::GrownUsages,
 };
 
-/// The second and third tier: the length of their intervals, and the age at which an interval moves there.
+/// The second and third tiers: the length of their intervals, and the age at which an interval moves there.
 const COARSER_TIERS: [Tier; 2] = [
     Tier { width: Duration::from_secs(10), from_age: Duration::from_secs(600) },
     Tier { width: Duration::from_secs(60), from_age: Duration::from_secs(7200) },
@@ -32,7 +32,7 @@ struct Tier {
     from_age: Duration,
 }
 
-/// Counters that started this much before the store was opened belong to another daemon.
+/// Counters that started more than this before the store was opened belong to another daemon.
 const START_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Intervals longer than this are never merged: the machine was suspended, or collections are rare. Such an interval is in every
@@ -49,15 +49,15 @@ pub struct HistoryLimits {
 }
 
 /// The intervals of the last day in three tiers: one per collection, 10 s, a minute. Each interval is in exactly one tier. As it
-/// ages it is merged with its neighbours into one of the next tier, so the intervals of any range always add up to the growth of
-/// the counters.
+/// ages, it is merged with its neighbours into one interval of the next tier, so the intervals of any range always add up to the
+/// growth of the counters.
 pub struct Store {
     pub(super) limits: HistoryLimits,
     /// Time of creation, by the store's clock.
     pub(super) opened: Duration,
     /// Offset of the store's clock from the clock of [`Self::record`]. It keeps the store's clock running across boots.
     pub(super) clock_shift: Duration,
-    /// Each tier in chronological order. Every interval of a tier is older than those of the tier before.
+    /// Each tier in chronological order. Every interval of a tier is older than all intervals of the previous tier.
     tiers: [VecDeque<Interval>; COARSER_TIERS.len() + 1],
     /// Memory of the intervals.
     bytes: usize,
@@ -67,7 +67,7 @@ pub struct Store {
     pub(super) restored: Option<(Arc<Snapshot>, Duration)>,
     /// Whether a file with earlier intervals may still be read.
     awaits_file: bool,
-    /// The first snapshot, if it made no interval while a file is awaited: the file may have the counters that precede it.
+    /// The first snapshot, kept if it made no interval and a file is awaited: the file may have the counters that precede it.
     pub(super) first: Option<(Arc<Snapshot>, Duration)>,
     /// Number of the run of intervals. A new run begins where the counters do not continue the previous ones.
     pub(super) run: u64,
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// Adds an interval with the I/O since the previous snapshot or, for the first one, since the counters were zero. If another
-    /// daemon started the counters, the first snapshot makes no interval, because nobody knows when they grew. `at` is the time
+    /// daemon started the counters, the first snapshot makes no interval, because it is unknown when they grew. `at` is the time
     /// of the snapshot by a clock that is never set and keeps running while the machine is suspended.
     pub fn record(&mut self, snapshot: &Arc<Snapshot>, at: Duration) {
         let at = at + self.clock_shift;
@@ -133,14 +133,14 @@ impl Store {
         self.add(interval);
     }
 
-    /// Sets whether a file with earlier intervals may still be read. If it is, [`Self::take_over`] puts them before those
-    /// recorded meanwhile.
+    /// Sets whether a file with earlier intervals may still be read. If it is read, [`Self::take_over`] inserts its intervals
+    /// before those recorded meanwhile.
     pub(super) fn set_awaits_file(&mut self, awaits: bool) {
         self.awaits_file = awaits;
         self.first = None;
     }
 
-    /// Adds an interval of another store with its I/O. Names have other numbers here.
+    /// Adds an interval of another store, given its I/O. Its names get new numbers here.
     pub(super) fn add_renumbered(&mut self, interval: &Interval, period: Period) {
         let [began, ended] = [interval.began, interval.ended].map(|time| time + self.clock_shift);
         let has_workloads = period.workloads.is_some();
@@ -261,7 +261,7 @@ impl Store {
     }
 
     /// Enforces the memory limit. Drops the oldest sizes and workloads first; then merges the oldest collections into 10 s
-    /// intervals ahead of time, then those into minutes; then drops the oldest minutes.
+    /// intervals ahead of time, then the oldest 10 s intervals into minutes; then drops the oldest minutes.
     pub(super) fn shrink(&mut self) {
         while self.bytes() > self.limits.bytes {
             if self.drop_breakdown() {
@@ -274,7 +274,7 @@ impl Store {
         }
     }
 
-    /// Merges the oldest intervals of a tier into one of the next, if that is complete and ended by `latest`.
+    /// Merges the oldest intervals of a tier into one interval of the next tier, if that one is complete and ended by `latest`.
     fn coarsen(&mut self, tier: usize, latest: Duration) -> bool {
         let width = COARSER_TIERS[tier].width;
         let intervals = &self.tiers[tier];
@@ -380,8 +380,8 @@ impl Store {
         Some([began, ended].map(at))
     }
 
-    /// Selects the intervals of a wall clock range: those whose middle is in it, and long ones that overlap it. If there are
-    /// none, the one that contains the middle of the range.
+    /// Selects the intervals of a wall clock range: all whose midpoint is in it, and long ones that overlap it. If there are
+    /// none, selects the interval that contains the midpoint of the range.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> Selection {
         let (from, to) = (microseconds(from), microseconds(to));

@@ -8,7 +8,7 @@ use super::{
     names::NameTable,
 };
 
-/// Expected length of a workload's number, and by how many bits the queue time is shorter than the total.
+/// Expected length of a workload's number, and how many bits shorter a queue time is than the total.
 const NUMBER_LENGTH: u32 = 4;
 const QUEUE_SHORTER: u32 = 4;
 
@@ -61,10 +61,10 @@ impl GrownUsage<'_> {
     }
 }
 
-/// The I/O of all workloads on a device with an op.
+/// The I/O of all workloads on one device and op.
 #[derive(Default)]
 pub(super) struct UsagesDelta {
-    /// Each workload once. The first `used` are valid; the others are kept to reuse their memory.
+    /// Each workload once. The first `used` are valid; the rest are kept to reuse their memory.
     workloads: Vec<UsageDelta>,
     used: usize,
 }
@@ -82,7 +82,7 @@ pub(super) struct UsageDelta {
     pub(super) latency: BandCells,
 }
 
-/// What remains of a series' I/O after the workloads so far are subtracted.
+/// The rest of a series' I/O after subtracting the workloads so far.
 #[derive(Clone, Default)]
 pub(super) struct UsageRest {
     pub(super) bytes: u64,
@@ -134,8 +134,8 @@ impl UsagesDelta {
         &mut self.workloads[place]
     }
 
-    /// Computes the growth on this device with this op, which adds up to `rest`. Whatever no workload accounts for is attributed
-    /// to `other`; that is all of it if the workloads exceed the sum, which happens when one is renamed.
+    /// Computes the growth on this device and op, which adds up to `rest`. I/O that no workload accounts for is attributed to
+    /// `other`: all of it, if the workloads exceed the sum, which happens when one is renamed.
     pub(super) fn take(
         &mut self,
         grown: &GrownUsages<'_>,

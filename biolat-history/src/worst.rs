@@ -39,7 +39,8 @@ const BUCKET: f64 = 0.9;
 /// Consecutive intervals with latencies of at least this many seconds are one stall.
 const SLOW: f64 = interval::SLOW.as_secs() as f64;
 
-/// The worst intervals so far. An I/O that hangs is one row until it completes, and so is a stall of many intervals.
+/// The worst intervals so far. An I/O that hangs takes one row until it completes; a stall that spans several intervals also
+/// takes one row.
 #[derive(Default)]
 pub struct Worst {
     /// The slowest first.
@@ -97,7 +98,7 @@ impl Worst {
         }
     }
 
-    /// Returns the slowest rows, then others with errors.
+    /// Returns the slowest rows, then other rows with errors.
     pub fn end(mut self) -> Vec<WorstInterval> {
         let open = mem::take(&mut self.open);
         open.into_values().for_each(|row| self.insert(row));
@@ -124,7 +125,7 @@ fn in_order(one: &WorstInterval, other: &WorstInterval) -> Ordering {
 }
 
 impl WorstInterval {
-    /// Whether it continues the row of the interval before.
+    /// Whether it continues the previous interval's row.
     fn continues(&self, former: &Self) -> bool {
         // An I/O in flight only gets older: a younger one is another I/O.
         self.latency >= SLOW && (self.op != IN_FLIGHT || self.latency > former.latency)
@@ -148,7 +149,7 @@ impl WorstInterval {
         add(&mut self.errors, later.errors);
     }
 
-    /// Adds the earlier row of the same I/O while it was in flight.
+    /// Adds the earlier row of the same I/O, from when it was still in flight.
     fn add_former(&mut self, hung: &Self) {
         self.began = hung.began;
         self.seconds += hung.seconds;
@@ -233,7 +234,7 @@ mod tests {
         assert!(worst(&[]).is_empty());
     }
 
-    /// An I/O that hangs for an hour and then completes, then a stall of some minutes, while other I/O continues.
+    /// An I/O that hangs for an hour and then completes, then a stall of a few minutes, while other I/O continues.
     #[test]
     fn consecutive_intervals_are_one_row() {
         let mut day: Vec<_> = (0..200).map(|number| interval(number, "read", 1e-3, 0)).collect();
@@ -254,7 +255,7 @@ mod tests {
         let shown = |row: &WorstInterval| {
             (row.op.to_owned(), row.began / 60.0, row.ended / 60.0, row.intervals, row.latency)
         };
-        // The I/O of minute 103 is older than the one before, so it is taken for the same.
+        // The I/O in minute 103 is older than the previous one, so it is taken for the same I/O.
         assert_eq!(shown(&rows[0]), ("write".to_owned(), 1.0, 61.0, 60, 3700.0));
         assert_eq!(shown(&rows[1]), (IN_FLIGHT.to_owned(), 102.0, 104.0, 2, 104.0));
         assert_eq!(shown(&rows[2]), (IN_FLIGHT.to_owned(), 100.0, 102.0, 2, 102.0));

@@ -36,19 +36,19 @@ impl BandHistogram {
         self.0.count()
     }
 
-    /// Whether it contains no latencies, and their sum is 0.
+    /// Whether it has no latencies and their sum is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count() == 0 && self.0.sum_ns == 0
     }
 
-    /// Returns the mean in seconds, or `None` if it is empty.
+    /// Returns the mean in seconds, or `None` if there are no latencies.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.0.mean()
     }
 
-    /// Returns the bucket of the latency that this share of all latencies does not exceed, or `None` if it is empty.
+    /// Returns the bucket of a percentile, given as a share of all latencies, or `None` if there are no latencies.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<Bounds> {
         let bounds = self.0.percentile(share)?;
@@ -75,7 +75,7 @@ impl BandHistogram {
         self.0.add(&other.0);
     }
 
-    /// Returns the same latencies as a histogram that is exact only at schema 1 and coarser ones.
+    /// Returns the underlying histogram, which is exact only at schema 1 and coarser.
     #[must_use]
     pub const fn at_most_schema_1(&self) -> &Histogram {
         &self.0

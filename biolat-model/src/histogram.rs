@@ -12,7 +12,7 @@ pub const ERROR_PERCENT: f64 = 4.4;
 
 /// Counts by latency, and the sum of the latencies.
 ///
-/// Its JSON is the histogram of `docs/api.md`, which also contains the count, and the sum in seconds.
+/// Its JSON is the histogram described in `docs/api.md`, which also has the count, and gives the sum in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Parsed")]
 pub struct Histogram {
@@ -71,15 +71,15 @@ impl Histogram {
         self.sum_ns as f64 / 1e9
     }
 
-    /// Returns the mean in seconds, or `None` if it is empty.
+    /// Returns the mean in seconds, or `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum_seconds() / count as f64)
     }
 
-    /// Returns the bucket of the latency that this share of all latencies does not exceed: 0.99 for the 99th percentile, 1 for
-    /// the maximum. `None` if it is empty.
+    /// Returns the bucket that contains a percentile, given as a share: 0.99 for the 99th percentile, 1 for the maximum. `None`
+    /// if the histogram is empty.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<Bounds> {
         let count = self.count();
@@ -116,7 +116,7 @@ impl Histogram {
         all.chain([(Bounds::OVERFLOW, self.overflow)]).filter(|&(_, count)| count > 0)
     }
 
-    /// Returns index and count of each bucket at a coarser schema. This is exact, because coarser buckets are unions of finer
+    /// Returns the index and count of each bucket at a coarser schema. This is exact, because coarser buckets are unions of finer
     /// ones.
     #[must_use]
     pub fn at_schema(&self, schema: u32) -> Vec<(i32, u64)> {
@@ -131,7 +131,7 @@ impl Histogram {
         merged
     }
 
-    /// Returns counts by power of two: `k` is above 2^(k-1) seconds, up to and including 2^k seconds.
+    /// Returns counts by power of two: index `k` is for latencies above 2^(k-1) seconds, up to and including 2^k seconds.
     #[must_use]
     pub fn octaves(&self) -> Vec<(i32, u64)> {
         self.at_schema(0)
@@ -216,7 +216,7 @@ impl From<Parsed> for Histogram {
 pub struct Bounds {
     /// In seconds.
     pub lower: f64,
-    /// In seconds; infinite for the overflow.
+    /// In seconds; infinite for the overflow bucket.
     pub upper: f64,
 }
 

@@ -12,7 +12,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Default minimum latency of a slow I/O.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// Limits of that latency. Shorter I/Os are the probe's common case, which never records an I/O.
+/// Limits for that latency. Shorter I/Os take the probe's common case, which never records individual I/Os.
 const SHORTEST_SLOW: Duration = Duration::from_millis(COMMON_LIMIT_NS / 1_000_000);
 const LONGEST_SLOW: Duration = Duration::from_secs(1000);
 
@@ -42,7 +42,7 @@ fn with_unit(text: &str) -> Option<Duration> {
     duration::parse(text).filter(|_| !text.ends_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Parses the minimum latency of a slow I/O. Rounds it up to whole milliseconds, above the probe's common case.
+/// Parses the minimum latency of a slow I/O. Rounds it up to whole milliseconds, past the limit of the probe's common case.
 pub fn parse_slow(text: &str) -> Result<Duration, String> {
     const ERROR: &str = "give a time from 33ms to 1000s, as in 100ms, 1s or 1m";
     let slow = with_unit(text).filter(|slow| (SHORTEST_SLOW..=LONGEST_SLOW).contains(slow)).ok_or(ERROR)?;

@@ -1,5 +1,5 @@
-//! Reasons why a completion is in no histogram: a table with what each one means and what to do about it. Help, documentation,
-//! the report and the page all use its texts.
+//! Reasons why a completion is in no histogram: a table of their meanings and the actions to take. The help, the documentation,
+//! the report and the page all use these texts.
 
 use biolat_common::lost::Reason;
 
@@ -8,7 +8,7 @@ use biolat_common::lost::Reason;
 pub struct LossReason {
     pub name: &'static str,
     pub counted_by: CountedBy,
-    /// What such a completion was. A clause that fits after "lost:" and into a table.
+    /// Describes such a completion, in words that fit after "lost:" and into a table.
     pub meaning: &'static str,
     /// What to do about it, as a sentence.
     pub action: &'static str,
@@ -16,7 +16,7 @@ pub struct LossReason {
     pub expected: bool,
 }
 
-/// The part that counts the completions lost for a reason.
+/// The component that counts the completions lost for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedBy {
     Probe(Reason),
@@ -111,7 +111,7 @@ pub fn is_expected(name: &str) -> bool {
     find(name).is_some_and(|reason| reason.expected)
 }
 
-/// Returns the table as JSON for the page: by name, the meaning and whether it is expected.
+/// Returns the table as JSON for the page: each reason's meaning and whether it is expected, by name.
 pub fn to_json() -> String {
     let reasons = LOSS_REASONS.iter().map(|reason| {
         let value = serde_json::json!({ "meaning": reason.meaning, "expected": reason.expected });

@@ -20,7 +20,7 @@ use crate::{
 /// Start of the history in each tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFrom {
-    /// Start of the oldest interval of any tier; from here on the history is complete.
+    /// Start of the oldest interval in any tier; the history is complete from then on.
     pub all: SystemTime,
     /// Time from which intervals are at most 10 s long.
     pub ten_seconds: SystemTime,
@@ -33,7 +33,7 @@ pub struct KeptFrom {
 /// The I/O in successive intervals. Counters cover only this period; a device or op without I/O is omitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Period {
-    /// Start, by the wall clock as it was set at the end.
+    /// Start of the period, according to the wall clock's setting at its end.
     #[serde(with = "unix_time")]
     pub began: SystemTime,
     /// Time of its last collection.
@@ -46,7 +46,7 @@ pub struct Period {
     pub collections: u64,
     /// Number of failed collections.
     pub failures: u64,
-    /// Empty in a summary. The numbers and age of I/Os in flight are the maxima over all collections.
+    /// Empty in a summary. The counts and the age of I/Os in flight are the maxima over all collections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceView>,
     /// By cgroup; `None` in a summary, or if workloads are not counted or were dropped.
@@ -55,7 +55,7 @@ pub struct Period {
     /// Totals per device and op; empty unless this is a summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<Summary>,
-    /// Completions in no histogram, by reason; without zeros.
+    /// Completions in no histogram, by reason; zeros are omitted.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<Name, u64>,
     /// The slowest I/Os, ordered by number.
@@ -70,7 +70,7 @@ pub struct Summary {
     /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
-    /// The kernel's name of the op in lower case, or [`IN_FLIGHT`] for I/Os that have not completed.
+    /// The kernel's name for the op in lower case, or [`IN_FLIGHT`] for I/Os that have not completed.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Completed requests.
@@ -79,15 +79,15 @@ pub struct Summary {
     pub bytes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Upper bound of the bucket of the longest total latency, or the greatest age of an I/O in flight.
+    /// Upper bound of the bucket with the longest total latency, or the maximum age of an I/O in flight.
     pub slowest_seconds: f64,
 }
 
-/// Stands for the op in the summary of I/Os in flight, if one is older than the slowest completed I/O.
+/// Used instead of an op to summarize I/Os in flight, if one is older than the slowest completed I/O.
 pub const IN_FLIGHT: &str = "in flight";
 
 impl Period {
-    /// Converts it to a snapshot, as if all counters had been zero at its start.
+    /// Converts the period to a snapshot, as if all counters had been zero at its start.
     #[must_use]
     pub fn into_snapshot(self, started: SystemTime) -> Snapshot {
         Snapshot {

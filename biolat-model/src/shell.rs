@@ -1,4 +1,4 @@
-//! Quotes words in commands that users copy, because names of devices and files can contain anything.
+//! Quotes words in commands that users copy, because device and file names can contain anything.
 
 use std::borrow::Cow;
 

@@ -8,7 +8,7 @@ use crate::saturating::{add, sum};
 /// Counts by size. The sum is counted separately, because it includes bytes of requests that have not ended yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeHistogram {
-    /// Requests of at most 256 bytes, which have no data.
+    /// Requests of at most 256 bytes, which means that they have no data.
     pub zero: u64,
     /// Exponent and count of every non-empty bucket, in ascending order. Bucket `i` holds sizes above 2^(i-1) bytes, up to and
     /// including 2^i bytes, with `i` from 9 to 24.

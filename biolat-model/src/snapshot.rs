@@ -22,7 +22,7 @@ use crate::{
     version,
 };
 
-/// Age of the oldest I/O above which a device is reported as hung.
+/// A device is reported as hung if its oldest I/O is older than this.
 pub const HUNG: Duration = Duration::from_secs(10);
 
 /// Everything that one collection exposes.
@@ -42,10 +42,10 @@ pub struct Snapshot {
     /// Time of the collection.
     #[serde(with = "unix_time")]
     pub taken: SystemTime,
-    /// Time when the probe was attached and every counter was zero.
+    /// Time when the probe was attached, with all counters at zero.
     #[serde(with = "unix_time")]
     pub started: SystemTime,
-    /// The shown devices, ordered by name.
+    /// The devices shown, ordered by name.
     pub devices: Vec<DeviceView>,
     /// By cgroup; `None` with `--workloads off`, and on kernels that do not expose the cgroup of an I/O.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Snapshot {
     /// Collector statistics.
     #[serde(rename = "daemon")]
     pub health: Health,
-    /// Number and run time of the probe's runs, if the kernel measures them.
+    /// Run count and run time of the probe, if the kernel measures them.
     #[serde(default)]
     pub probe: Option<ProbeRuns>,
     /// Statistics of the daemon's process; `None` without `/proc`.
@@ -100,7 +100,7 @@ impl Default for Snapshot {
 pub struct DeviceView {
     #[serde(flatten)]
     pub device: Device,
-    /// Time when its counters were zero.
+    /// Time when its counters started at zero.
     #[serde(with = "unix_time")]
     pub since: SystemTime,
     /// Whether each phase is available, in the order of `Phase`.
@@ -146,7 +146,7 @@ pub struct CpuSpread {
     pub effective_cpus: Option<f64>,
     /// Share of the busiest CPU.
     pub largest_share: Option<f64>,
-    /// Share that ran on a different NUMA node from the device's; `None` if the node is unknown.
+    /// Share that completed on a NUMA node other than the device's; `None` if the node is unknown.
     pub off_node_share: Option<f64>,
 }
 
@@ -162,7 +162,7 @@ impl DeviceView {
 /// One device and op.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeriesView {
-    /// The kernel's name of the op, in lower case.
+    /// The kernel's name for the op, in lower case.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Bytes transferred.
@@ -170,10 +170,10 @@ pub struct SeriesView {
     /// Latency histograms, in the order of `Phase`.
     #[serde(rename = "latency", with = "per_phase")]
     pub histograms: [Histogram; PHASES],
-    /// Failed completions by status; without zeros.
+    /// Failed completions by status; zeros are omitted.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub errors: BTreeMap<Name, u64>,
-    /// Number of times that a request returned to the queue after its dispatch.
+    /// Number of times that a request was requeued after dispatch.
     #[serde(default)]
     pub requeues: u64,
     /// By size; `None` with `--sizes off`.
@@ -203,19 +203,19 @@ pub struct BandView {
     pub device: BandHistogram,
 }
 
-/// A cgroup that the kernel charges with I/O.
+/// A cgroup to which the kernel charges I/O.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadView {
     /// Path from the root of the hierarchy: `/` for the root cgroup, `other` for everything that did not fit.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub cgroup: String,
-    /// A short name for people: `postgresql.service`, `namespace/pod/container`.
+    /// A short, readable name: `postgresql.service`, `namespace/pod/container`.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// Identity derived from its path.
     #[serde(flatten)]
     pub identity: Identity,
-    /// Time when its counters were zero.
+    /// Time when its counters started at zero.
     #[serde(with = "unix_time")]
     pub since: SystemTime,
     /// Whether the cgroup has been removed.
@@ -246,7 +246,7 @@ pub struct WorkloadUsage {
     /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
-    /// The kernel's name of the op, in lower case.
+    /// The kernel's name for the op, in lower case.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Bytes transferred.
@@ -290,7 +290,7 @@ pub struct Inflight {
     /// Age of the oldest I/O, in the scheduler or the driver; zero if there is none.
     #[serde(rename = "oldest_seconds", with = "seconds")]
     pub oldest: Duration,
-    /// Whether `oldest` is exact. If not, it is a lower bound: the time for which I/Os have been in flight without a completion.
+    /// Whether `oldest` is exact. If not, it is a lower bound: how long I/Os have been in flight without a completion.
     #[serde(rename = "exact")]
     pub is_exact: bool,
 }
@@ -302,13 +302,13 @@ impl Inflight {
         self.reads.saturating_add(self.writes)
     }
 
-    /// Whether no I/O is in flight, neither in the scheduler nor in the driver.
+    /// Whether no I/O is in flight, in the scheduler or in the driver.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.dispatched() == 0 && self.oldest.is_zero()
     }
 
-    /// Whether the oldest I/O is so old that the device counts as hung.
+    /// Whether the oldest I/O is old enough for the device to count as hung.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         self.oldest > HUNG
@@ -318,7 +318,7 @@ impl Inflight {
 /// An I/O that was slow or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowIo {
-    /// Sequence number, one higher for each record.
+    /// Sequence number, incremented for each record.
     pub number: u64,
     /// Time of completion.
     #[serde(with = "unix_time")]
@@ -326,7 +326,7 @@ pub struct SlowIo {
     /// Device name.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
-    /// The kernel's name of the op, in lower case.
+    /// The kernel's name for the op, in lower case.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// First sector, in units of 512 bytes.
@@ -355,7 +355,7 @@ pub struct Health {
     /// Time of the last successful collection.
     #[serde(skip)]
     pub last_success: Option<Instant>,
-    /// Whether a collection is waiting for runs of the probe.
+    /// State of long waits for runs of the probe to end.
     #[serde(skip)]
     pub wait: LongWait,
     /// Collections that failed.
@@ -372,7 +372,7 @@ pub struct Health {
     pub workload_room: Option<WorkloadRoom>,
 }
 
-/// Whether a collection has had to wait a long time for runs of the probe.
+/// Whether a collection has had to wait a long time for runs of the probe to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongWait {
     /// No long wait so far.
@@ -386,7 +386,7 @@ pub enum LongWait {
 
 impl Health {
     /// Returns how long the collector has made no progress, or `None` before the first collection. Waiting for runs of the probe
-    /// counts as progress, because a restarted daemon would have to wait too.
+    /// to end counts as progress, because a restarted daemon would have to wait too.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         match self.wait {
@@ -404,7 +404,7 @@ pub struct WorkloadRoom {
     pub places: u64,
     /// Places taken by cgroups that exist or were removed recently.
     pub used: u64,
-    /// I/Os without room for their cgroup, counted as `other`.
+    /// I/Os counted as `other` because there was no room for their cgroup.
     pub refused_ios: u64,
 }
 

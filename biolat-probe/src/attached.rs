@@ -35,7 +35,7 @@ pub(super) struct Attached {
     /// `None` if the probe is detached.
     pub(super) links: Option<Links>,
     pub(super) maps: MapSet<'static>,
-    /// Chunks of slots that were added after the start.
+    /// Chunks of slots that were added after startup.
     pub(super) chunks: Vec<MapData>,
     /// The understudy's chunks and workload tables that have been added so far.
     pub(super) understudy: (Vec<MapData>, Option<MapData>),

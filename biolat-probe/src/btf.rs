@@ -61,7 +61,7 @@ struct TypeRecord<'a> {
     flag: bool,
     /// A size, or the id of another type.
     size_or_type: u32,
-    /// The data after the head of the record.
+    /// The data after the record's header.
     tail: &'a [u8],
 }
 

@@ -1,5 +1,5 @@
 //! The number of values in an entry of a per-CPU map: one for each possible CPU. The kernel writes all of them into the reader's
-//! buffer, however small that is. So the number must come from the kernel itself: the file in sysfs may be hidden by a mount.
+//! buffer, no matter how small it is. So the number must come from the kernel itself: a mount may hide the file in sysfs.
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
@@ -18,7 +18,7 @@ const SYSFS: &str = "/sys/devices/system/cpu/possible";
 /// <https://github.com/torvalds/linux/blob/v6.12/arch/x86/Kconfig#L1017>
 pub const MAX_CPUS: usize = 8192;
 
-/// The number of possible CPUs. It is obtained only from the kernel's answer, and does not change until the next boot.
+/// The number of possible CPUs. It is only ever obtained from the kernel itself, and does not change until the next boot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PossibleCpus(usize);
 
@@ -82,7 +82,7 @@ pub(super) fn in_sysfs() -> Result<usize> {
     })
 }
 
-/// Reads the only entry of the map into a buffer that is filled with one byte and large enough for any kernel.
+/// Reads the only entry of the map into a buffer that is prefilled with this byte and large enough for any kernel.
 fn read_over(map: &PerCpuArray<MapData, Counts>, filler: u8) -> io::Result<Vec<Counts>> {
     let mut buffer = vec![[u64::from_ne_bytes([filler; 8]); REASONS]; MAX_CPUS + 1];
     // SAFETY: there is room for one value per CPU on the largest kernel.
@@ -90,8 +90,8 @@ fn read_over(map: &PerCpuArray<MapData, Counts>, filler: u8) -> io::Result<Vec<C
     Ok(buffer)
 }
 
-/// The number of values that two reads wrote into two buffers, each filled with a different byte. The words that are equal in
-/// both were written; they must all be at the start. `None` if there are none, or not a whole number of values.
+/// The number of values that two reads wrote into two buffers, each prefilled with a different byte. Words that are equal in both
+/// buffers were written; they must all be at the start. `None` if no words or only part of a value were written.
 fn values_written<const WORDS: usize>(first: &[[u64; WORDS]], second: &[[u64; WORDS]]) -> Option<usize> {
     let mut words = first.as_flattened().iter().zip(second.as_flattened());
     let written = words.by_ref().take_while(|(first, second)| first == second).count();

@@ -22,7 +22,7 @@ use super::sys;
 /// Minimum duration of a grace period that is logged as long.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Time before a failed wait is tried again.
+/// Delay before a failed wait is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A function that returns when a grace period has ended.
@@ -183,7 +183,7 @@ impl GracePeriods {
         }
     }
 
-    /// Logs the current grace period if it is long, once.
+    /// Logs the current grace period if it is long, but only once.
     pub fn log_long_wait(&self) {
         let mut progress = self.shared.lock();
         let waited = progress.begun_at.map(|begun_at| begun_at.elapsed()).unwrap_or_default();
@@ -224,7 +224,7 @@ mod tests {
         let (end, ends) = channel();
         let grace_periods = GracePeriods::with(Box::new(move || Ok(ends.recv()?))).unwrap();
         let first = grace_periods.request();
-        // It begins when the thread starts to wait for it.
+        // The grace period begins when the thread starts to wait for it.
         let began = Instant::now();
         while grace_periods.shared.lock().begun < first {
             assert!(began.elapsed() < Duration::from_secs(5));

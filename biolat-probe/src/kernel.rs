@@ -22,14 +22,14 @@ pub struct Kernel {
     pub complete: u32,
     /// Type id of the tracepoint `block_rq_requeue`, if it exists and the probe knows its arguments.
     pub requeue: Option<u32>,
-    /// Whether the kernel refuses to run a program that is already running on the CPU. It has done so since 6.1, the first
-    /// release with the helper that is tested for. All kernels that do so support compare-and-exchange in programs.
+    /// Whether the kernel refuses to run a program that is already running on the CPU. Kernels have done so since 6.1, which is
+    /// detected by a helper added in that release. All of them support compare-and-exchange in programs.
     ///
     /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
     pub refuses_runs: bool,
     /// Whether the layout has all members that are needed to survey a device's requests in flight.
     pub can_walk: bool,
-    /// Whether a request leads to the cgroup that the kernel charges.
+    /// Whether the layout has the members that lead from a request to the cgroup that the kernel charges.
     pub has_workloads: bool,
     /// Where the kernel counts the references to an open link.
     pub link_members: Option<LinkMembers>,
@@ -82,7 +82,7 @@ impl From<MalformedBtf> for UnsupportedKernel {
     }
 }
 
-/// Flags that are macros before Linux 6.11, and so not in BTF. Their bits are the same from 5.8 to 6.10.
+/// Flags that were macros before Linux 6.11, and therefore not in BTF. Their bits are the same from 5.8 to 6.10.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blk-mq.h#L26>
 const FLUSH_SEQ_BIT_BEFORE_6_11: u64 = 4;
@@ -160,8 +160,8 @@ impl Kernel {
         })
     }
 
-    /// Encodes the tracepoints for aya, at their ids in the kernel's BTF. aya looks up nothing else, and would need 15 MiB to
-    /// parse all of that BTF.
+    /// Encodes the tracepoints for aya, with their ids from the kernel's BTF. aya looks up nothing else, and would need 15 MiB to
+    /// parse the whole BTF.
     pub fn tracepoints(&self) -> Result<aya::Btf, aya::BtfError> {
         let requeue = self.requeue.map(|id| (id, tracepoint(REQUEUE)));
         let typedefs = requeue.into_iter().chain([(self.complete, tracepoint(COMPLETE))]).collect();
@@ -169,7 +169,7 @@ impl Kernel {
     }
 
     /// Whether diskstats include passthrough commands on every device, as on Linux 5.5 to 5.17. Later kernels account them on
-    /// demand. The test is for `rq_disk`, which 5.17 also lacks, so 5.17 is not recognized.
+    /// demand. The check is for `rq_disk`, which 5.17 no longer has, so 5.17 is not recognized.
     ///
     /// <https://lore.kernel.org/r/20220222141450.591193-2-hch@lst.de>
     #[must_use]
@@ -177,7 +177,7 @@ impl Kernel {
         self.layout.disk_on_queue == 0
     }
 
-    /// Whether this kernel takes a timestamp when any I/O is submitted. Later kernels do so on demand, for some queues.
+    /// Whether this kernel takes a timestamp whenever an I/O is submitted. Later kernels do so on demand, for some queues.
     #[must_use]
     pub fn records_submission(&self) -> bool {
         self.layout.bio_issue_kind == bio_issue::VALUE
@@ -232,7 +232,7 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
         .collect()
 }
 
-/// Returns `bio_issue` and `bio_issue_kind` of the layout.
+/// Returns the layout's `bio_issue` and `bio_issue_kind`.
 fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
     let issue = |member: &str, kind| btf.member_offset("bio", member).map(|offset| (offset, kind));
     issue("bi_issue", bio_issue::VALUE)
@@ -240,7 +240,7 @@ fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
         .unwrap_or_default()
 }
 
-/// Returns `queue_flags` and `queue_has_issue_times` of the layout. `None` before 6.18, where bios have a different timestamp.
+/// Returns the layout's `queue_flags` and `queue_has_issue_times`. `None` before 6.18, where bios have a different timestamp.
 fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
     let bit = u32::try_from(btf.enumerator("QUEUE_FLAG_BIO_ISSUE_TIME")?).ok()?;
     Some((btf.member_offset("request_queue", "queue_flags")?, 1_u32.checked_shl(bit)?))
@@ -285,7 +285,7 @@ fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
     })
 }
 
-/// Adds the members that lead to the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
+/// Adds the members that lead to the cgroup of a request. `None` if one is missing, for example without `CONFIG_BLK_CGROUP`.
 fn with_workload_members(btf: &Btf<'_>, layout: KernelLayout) -> Option<KernelLayout> {
     let css = btf.member_offset("blkcg", "css")?;
     let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);

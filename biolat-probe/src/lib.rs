@@ -68,7 +68,7 @@ pub struct Probe {
     programs: Programs,
     /// `None` unless it is attached.
     links: Option<Links>,
-    /// `None` unless the probe was loaded and has not been attached yet; an error if it cannot replace another probe.
+    /// Set only while the probe is loaded but not attached yet; an error if it cannot replace another probe.
     takeover: Option<Result<Takeover>>,
     /// The maps of the series and losses.
     pub maps: Maps,
@@ -137,7 +137,7 @@ impl Probe {
     }
 
     /// Attaches the loaded probe instead of the one with these links, after all other processes have closed those links. Returns
-    /// how long neither probe was attached, which does not include that wait.
+    /// how long neither probe was attached, not counting that wait.
     pub fn replace(&mut self, last: Links) -> Result<Duration> {
         let takeover = self.takeover.take().context("the probe is attached")??;
         let (links, gap) = takeover.replace(last, &self.programs)?;
@@ -146,7 +146,7 @@ impl Probe {
     }
 
     /// Takes over a probe that another process loaded for the same kernel, with these options and this many slots. `taken_epoch`
-    /// is the latest workload epoch that its previous owner has taken.
+    /// is the latest workload epoch whose counts its previous owner took.
     pub fn take_over(
         kernel: Kernel,
         fds: ProbeFds,
@@ -196,7 +196,7 @@ impl Probe {
             && self.links.as_ref().is_some_and(|links| links.understudy.is_none())
     }
 
-    /// Adds the understudy's counters. They are not used before it is attached.
+    /// Adds the understudy's counters. They are not used until it is attached.
     pub fn add_understudy_counters(&mut self) -> Result<()> {
         if let Some(workloads) = &mut self.workloads {
             workloads.add_understudy_table()?;
@@ -204,7 +204,7 @@ impl Probe {
         self.maps.add_understudy_chunks()
     }
 
-    /// The maps of the understudy's counters, except the first `first` ones.
+    /// The maps of the understudy's counters, from index `first` on.
     #[must_use]
     pub fn understudy_maps_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
         let table = self.workloads.as_ref().and_then(WorkloadMaps::understudy_table);
@@ -243,7 +243,7 @@ impl Probe {
         self.slots
     }
 
-    /// An id that no other probe has or has had since boot.
+    /// An id that no other probe has had since boot.
     pub fn id(&self) -> Result<u32> {
         Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read the id of the probe")?.id)
     }
@@ -304,7 +304,7 @@ impl Probe {
         workloads::exists(&self.programs, workload, cgroup)
     }
 
-    /// Returns the series for which no slot was free, since the last call.
+    /// Returns the series that found no free slot since the last call.
     pub fn without_room(&mut self) -> BTreeSet<Key> {
         self.events.series_without_room()
     }
@@ -315,7 +315,7 @@ pub fn possible_cpus() -> Result<u64> {
     Ok(cpus::in_sysfs()? as u64)
 }
 
-/// Size of the counters of one series in the kernel, with or without size counters, in bytes. Needs no map: the number of CPUs is
+/// Kernel memory for the counters of one series, with or without size counters, in bytes. Needs no map: the number of CPUs is
 /// read from sysfs.
 pub fn slot_bytes(sizes: bool) -> Result<u64> {
     Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
@@ -349,7 +349,8 @@ pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     sys::open_pinned(path)
 }
 
-/// Identifies a probe: a hash of its code, relocated for the running kernel and these options, and of the sizes of its maps.
+/// Returns the identity of a probe: a hash of its code, relocated for the running kernel and these options, and of the sizes of
+/// its maps.
 pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(&object::adapted(kernel, options.for_kernel(kernel, slots)?)?);

@@ -79,7 +79,7 @@ impl LoadEnv {
         Ok(Self { release, memlock })
     }
 
-    /// Loads the probe. If memory is short, tries again with half the slots, repeatedly; the collector adds slots later.
+    /// Loads the probe. If memory is short, keeps halving the number of slots and trying again; the collector adds slots later.
     pub(super) fn load(
         &self,
         kernel: &Kernel,
@@ -102,7 +102,7 @@ impl LoadEnv {
         }
     }
 
-    /// Adds the kernel's error and the remedy to an error.
+    /// Extends an error with the kernel's reason and the remedy.
     pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<LoadError>() {
             return error;
@@ -131,7 +131,7 @@ impl LoadEnv {
 /// Number of lines from the end of the verifier's log that are logged at level `debug`. They contain the reason.
 const VERIFIER_LINES: usize = 50;
 
-/// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it again without attaching it.
+/// Loads the probe like [`super::Probe::attach`] to have the kernel verify it, then unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
     LoadEnv::of(host)?.load(kernel, slots, options, None)?.programs.counts()
 }
@@ -152,7 +152,7 @@ fn load(
     let tables = probe_options.tables();
     let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
-        // Drop the kernel's BTF, which aya has already parsed: this probe has no relocations that need it.
+        // Drops the kernel's BTF, which aya has already parsed: this probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })

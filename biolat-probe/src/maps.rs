@@ -27,7 +27,7 @@ const UNDERSTUDY_LOST: &str = "LOST_2";
 pub(super) const UNDERSTUDY_SERIES: &str = "SERIES_2";
 /// The variable that makes the first program mark completions.
 const MARKING: &str = ".data.marking";
-/// The array of chunks that are added after the start.
+/// The array of chunks that are added after startup.
 pub(super) const MORE: &str = "MORE";
 
 /// Insert a key only if it does not exist.
@@ -42,7 +42,7 @@ pub struct Maps {
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
     slots: Box<dyn SlotArrays>,
-    /// The array of chunks that are added after the start.
+    /// The array of chunks that are added after startup.
     more: ArrayOfMaps<MapData>,
     understudy: UnderstudyMaps,
     cpus: PossibleCpus,
@@ -129,7 +129,7 @@ impl Maps {
         })
     }
 
-    /// The chunks added after the start, except the first `first` ones.
+    /// The chunks added after startup, from index `first` on.
     pub fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
         self.slots.chunks_from(first)
     }
@@ -144,8 +144,8 @@ impl Maps {
         self.slots.add_understudy_chunks(&mut self.understudy.series)
     }
 
-    /// Makes the first program mark completions. Returns `true` when all of its runs do so. A preempted run may take longer than
-    /// the timeout to end.
+    /// Makes the first program mark completions. Returns `true` once all of its runs do so, or `false` if a preempted run has not
+    /// ended within the timeout.
     pub(super) fn begin_marking(&mut self, timeout: Duration) -> Result<bool> {
         const CONTEXT: &str = "cannot make the probe mark completions";
         let runs_before = match self.understudy.runs_before_marking {
@@ -158,13 +158,13 @@ impl Maps {
         Ok(self.grace_periods.wait(runs_before, timeout))
     }
 
-    /// Size of the counters of all slots in the kernel, of both programs, in bytes.
+    /// Kernel memory for the counters of all slots in both programs, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.slots.bytes()
     }
 
-    /// Size of the counters of one slot in the kernel, in bytes.
+    /// Kernel memory for the counters of one slot, in bytes.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slots.slot_bytes()
@@ -181,8 +181,8 @@ impl Maps {
         self.slots.slots()
     }
 
-    /// Lost completions by reason, summed over the CPUs and both programs. Also contains the counts of the completions that the
-    /// first program left and of those that the understudy took.
+    /// Lost completions by reason, summed over the CPUs and both programs. Also contains the number of completions that the first
+    /// program left to the understudy, and how many the understudy took.
     pub fn losses(&mut self) -> Result<Counts> {
         let mut sum = [0_u64; REASONS];
         for map in [&self.lost, &self.understudy.lost] {
@@ -203,7 +203,7 @@ impl SeriesMaps for Maps {
             return Ok(None);
         }
         let first = self.slots.add_chunk(&mut self.more)?;
-        // The new slots are not used before this has succeeded.
+        // The new slots are not used until this has succeeded.
         if !self.slots.understudy_chunks().is_empty() {
             self.add_understudy_chunks()?;
         }

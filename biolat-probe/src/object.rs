@@ -56,7 +56,7 @@ fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>>
         .and_then(|section| section.file_range())
         .context("the probe's object has no BTF")?;
     let types = object.get_mut(start as usize..(start + size) as usize).context("its BTF is truncated")?;
-    // The kind, no size, the types of an element and of the index, the number of elements.
+    // An array type after its name: kind, size (zero), element type, index type, number of elements.
     let words = |at: usize| {
         types.get(at..at + 20).map(|bytes| {
             bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>()
@@ -171,8 +171,8 @@ mod tests {
         atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
     }
 
-    /// The only atomic instructions are those on `PARTS_UNTIL`, which the rare case of both programs raises when a part of a
-    /// request completes, and on the marks, where a frame claims a line at its first completion.
+    /// The only atomic instructions are in two places: the rare case of both programs raises `PARTS_UNTIL` when a part of a
+    /// request completes, and `mark_completion` claims a line for a frame at its first completion.
     #[test]
     fn only_parts_and_mark_claims_are_atomic() {
         const ADD: (u8, i32) = (0xdb, 0);

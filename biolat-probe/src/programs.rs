@@ -11,7 +11,7 @@ use super::sys::{self, ProgramCounts};
 
 /// Runs at each completion.
 pub(super) const COMPLETE: &str = "block_rq_complete";
-/// Runs at each completion, after the first program. Attached when the kernel first refuses to run that one.
+/// Runs at each completion, after the first program. Attached once the kernel has refused to run the first program.
 pub(super) const UNDERSTUDY: &str = "understudy";
 /// Runs when a request returns to the queue.
 pub(super) const REQUEUE: &str = "block_rq_requeue";
@@ -51,7 +51,7 @@ impl Programs {
         attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
     }
 
-    /// The kernel's counts for the program that runs at each completion, with the misses of the one that counts requeues.
+    /// The kernel's counts for the program that runs at each completion, plus the misses of the program that counts requeues.
     pub(super) fn counts(&self) -> Result<ProgramCounts> {
         let of = |program: &OwnedFd| {
             let info = sys::program_info(program.as_fd()).context("cannot read the probe's statistics")?;

@@ -1,4 +1,4 @@
-//! The collector's operations on the series maps. They are a trait, so that tests can make any system call fail.
+//! The collector's operations on the series maps. This is a trait to let tests make any system call fail.
 
 use anyhow::Result;
 use biolat_common::{series::Key, size::Counters, slot::Cell};
@@ -38,7 +38,7 @@ pub trait SeriesMaps {
     fn insert(&mut self, key: Key, slot: u32) -> Result<bool>;
 
     /// Removes a series from the index, if it is there. Runs in progress may still write to its slot, so it must not be reused
-    /// before they have ended.
+    /// until they have ended.
     fn remove(&mut self, key: Key) -> Result<()>;
 
     /// Reads a cell of the table.

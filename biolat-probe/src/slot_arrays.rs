@@ -126,11 +126,11 @@ pub(super) trait SlotArrays: Send {
     fn continue_with(&mut self, chunks: [Vec<MapData>; 2]) -> Result<()>;
     /// Adds chunks to the understudy's array of chunks until every slot has counters there.
     fn add_understudy_chunks(&mut self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
-    /// Size of all slots on all CPUs, of both programs, in bytes.
+    /// Total size of all slots, over all CPUs and both programs, in bytes.
     fn bytes(&self) -> u64;
     /// The understudy's chunks.
     fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>>;
-    /// The chunks that were added, except the first `first` ones.
+    /// The chunks that were added, from index `first` on.
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// Reads the counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;

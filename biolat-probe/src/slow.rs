@@ -1,4 +1,4 @@
-//! Records of single I/Os that were slow or failed, read from their ring buffer.
+//! Records of individual I/Os that were slow or failed, read from their ring buffer.
 
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, PerCpuArray, RingBuf};

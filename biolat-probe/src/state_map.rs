@@ -43,7 +43,7 @@ impl StateMap {
         u64::from(self.0.len()) * PAGE as u64
     }
 
-    /// Reads from the start of a page.
+    /// Reads, starting at a page boundary.
     pub fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         for (bytes, index) in buffer.chunks_mut(PAGE).zip(page(at)?..) {
             let Page(page) = self.0.get(&index, 0).map_err(error)?;
@@ -52,7 +52,7 @@ impl StateMap {
         Ok(())
     }
 
-    /// Writes whole pages, from the start of a page. The last one is padded with zeros.
+    /// Writes whole pages, starting at a page boundary. The last one is padded with zeros.
     pub fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         for (bytes, index) in bytes.chunks(PAGE).zip(page(at)?..) {
             let mut page = Page([0; PAGE]);

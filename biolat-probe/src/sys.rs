@@ -21,13 +21,13 @@ use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_map_type, bpf_pro
 pub struct ProgramCounts {
     /// Number of runs while statistics were enabled.
     pub runs: u64,
-    /// Duration of these runs, in nanoseconds.
+    /// Total duration of the runs, in nanoseconds.
     pub run_time_ns: u64,
     /// Number of runs that the kernel refused because the program was already running on that CPU.
     pub recursion_misses: u64,
     /// The same for the program that counts requeues.
     pub requeue_misses: u64,
-    /// Number of instructions that the verifier walked; 0 before Linux 5.16.
+    /// Number of instructions that the verifier processed; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
 

@@ -1,11 +1,11 @@
-//! Replaces an attached probe of another version with this one. For each completion the kernel reads the list of programs once.
-//! So a completion is counted by the previous probe, by this one, or, for some microseconds, by neither, but never by both.
+//! Replaces an attached probe of another version with this one. The kernel reads the list of programs once per completion, so
+//! each completion is counted by the previous probe, by this one, or, for a few microseconds, by neither, but never by both.
 //!
-//! Two things ensure that:
+//! This relies on two precautions:
 //!
-//! - The previous probe is detached only when this process alone has its links. Other holders may take a moment to close them,
-//!   and only the kernel's reference counts show when they have.
-//! - A tracepoint that goes from two programs to one, or to none and back, makes the kernel wait for a grace period. So two
+//! - The previous probe is detached only once no other process has its links open. Other processes may take a moment to close
+//!   them, and only the kernel's reference counts show when they have done so.
+//! - When a tracepoint goes from two programs to one, or to none and back, the kernel waits for a grace period. So two
 //!   placeholders, which do nothing, are attached during the takeover. With only one, detaching the previous probe would wait.
 
 use std::{
@@ -37,8 +37,8 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    /// Attaches the programs instead of those behind the links, after all other processes have closed those links. Returns how
-    /// long neither probe was attached.
+    /// Attaches the programs in place of the ones behind the links, after all other processes have closed those links. Returns
+    /// how long neither probe was attached.
     pub(super) fn replace(&self, last: Links, programs: &Programs) -> Result<(Links, Duration)> {
         let attach = |program: &OwnedFd| sys::attach(program.as_fd()).context("cannot attach a placeholder");
         let [one, _other] = [attach(&self.placeholders[0])?, attach(&self.placeholders[1])?];
@@ -61,7 +61,7 @@ impl Takeover {
         Ok((Links { complete, understudy: None, requeue: programs.attach_requeue() }, gap))
     }
 
-    /// The reference count of a link plus that of its open file, meaningful only in comparison with another link's.
+    /// The sum of the reference counts of a link and its open file, meaningful only in comparison with another link's.
     fn references(&self, link: BorrowedFd<'_>) -> Result<u32> {
         let LinkMembers { file_count, file_private, link_count } = self.members;
         let descriptor = link.as_raw_fd().cast_unsigned();

@@ -35,14 +35,14 @@ const DATA: &str = ".data";
 /// The map that holds the understudy's tables.
 pub(super) const UNDERSTUDY_WORKLOADS: &str = "WORKLOADS_2";
 
-/// Upper limit on the kernel memory for both tables: this much per CPU, but in total within these bounds.
+/// Upper limit on the kernel memory for both tables: this much per CPU, with the total kept within these bounds.
 const CPU_BYTES: u64 = 512 << 10;
 const BYTES: RangeInclusive<u64> = MAX_BYTES_OF_CPU..=64 << 20;
 
-/// Number of entries per workload in a table: reads and writes of two devices, times two, so that few entries share a place.
+/// Number of entries per workload in a table: reads and writes on two devices, doubled to keep collisions rare.
 const ENTRIES_PER_WORKLOAD: u64 = 8;
 
-/// Returns the tables for this number of workloads, slots and CPUs.
+/// Returns the table sizes for this number of workloads, slots and CPUs.
 #[must_use]
 pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     if workloads == 0 {
@@ -55,7 +55,7 @@ pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     Tables { slots: slots as u32, hashes: hashes as u32 }
 }
 
-/// Size of both tables in the kernel, for this number of workloads, slots and CPUs, in bytes.
+/// Kernel memory for both tables, for this number of workloads, slots and CPUs, in bytes.
 #[must_use]
 pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
     if workloads == 0 { 0 } else { bytes(tables(workloads, slots, cpus), cpus) }
@@ -150,7 +150,7 @@ impl WorkloadMaps {
             understudy: ArrayOfMaps::try_from(understudy)?,
             understudy_entries: None,
             used: take("WORKLOADS_USED")?.try_into()?,
-            // SAFETY: integers, for which zero is valid. Not created on the stack, which would keep its pages.
+            // SAFETY: integers, for which zero is valid. Not created on the stack, whose pages would stay resident.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
             cgroups,
             room,
@@ -170,8 +170,8 @@ impl WorkloadMaps {
         self.epoch - if self.resting == Resting::Taken { 1 } else { 2 }
     }
 
-    /// Continues after the latest epoch that another process has taken. Fails if more than two epochs have begun since: the table
-    /// of the next one to take is then in use again.
+    /// Continues after the latest epoch whose counts another process has taken. Fails if more than two epochs have begun since:
+    /// the table with the next counts to take would be in use again.
     pub fn continue_after(&mut self, taken: u64) -> Result<()> {
         let begun = self.epoch.checked_sub(taken);
         ensure!(
@@ -239,7 +239,7 @@ impl WorkloadMaps {
         Resting::InUse { grace_period: self.grace_periods.request() }
     }
 
-    /// Waits until no run of the probe counts in the previous epoch. `false` if that takes longer than the timeout.
+    /// Waits until no run of the probe still counts in the previous epoch. `false` if that takes longer than the timeout.
     pub fn wait_for_rest(&self, timeout: Duration) -> bool {
         match self.resting {
             Resting::InUse { grace_period } => self.grace_periods.wait(grace_period, timeout),
@@ -247,8 +247,8 @@ impl WorkloadMaps {
         }
     }
 
-    /// Waits until the previous epoch is at rest and returns its counts; nothing if they have already been taken. After an error
-    /// nothing is lost: the next call returns them.
+    /// Waits until no run of the probe still counts in the previous epoch, and returns its counts; nothing if they have already
+    /// been taken. After an error nothing is lost: the next call returns them.
     pub fn take(&mut self) -> Result<EpochCounts> {
         if self.resting == Resting::Taken {
             return Ok(EpochCounts::new());
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn tables_respect_memory_limits() {
         for (cpus, slots, most, hashes) in [
-            // All pairs of 256 workloads with reads and writes of two devices, times two.
+            // 256 workloads, each with reads and writes on two devices, times two.
             (1, 4096, 4 << 20, 2048),
             (2, 16, 4 << 20, 2048),
             (16, 32, 8 << 20, 780),

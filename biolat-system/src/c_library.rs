@@ -6,8 +6,8 @@
 /// glibc raises this threshold to the largest allocation freed so far, and large bodies would then stay in the heap.
 const OWN_PAGES: libc::c_int = 128 << 10;
 
-/// Makes all threads share one malloc arena, and gives large allocations pages of their own. With one arena per thread, threads
-/// cannot use the memory that others have freed; that is several megabytes after the kernel's BTF has been parsed.
+/// Makes all threads share one malloc arena, and gives large allocations pages of their own. With one arena per thread, a thread
+/// cannot reuse memory that another one has freed: several megabytes after the kernel's BTF has been parsed.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: integer arguments only; glibc locks internally.
@@ -26,8 +26,8 @@ pub fn trim_heap() {
     }
 }
 
-/// Unmaps the pages of the program's own code and constants, so code that runs only at the start does not stay resident. Pages
-/// that are needed again are mapped again, from the page cache.
+/// Unmaps the pages of the program's own code and constants, so code that runs only at startup does not stay resident. Pages that
+/// are needed again are mapped again, from the page cache.
 pub fn unmap_code() {
     unsafe extern "C" {
         safe static __executable_start: u8;
@@ -79,7 +79,7 @@ fn local_parts(seconds: f64) -> libc::tm {
     }
 }
 
-/// Returns seconds since the epoch for a time of day in this host's time zone, on the day that is `days_ago` before `now`.
+/// Returns seconds since the epoch for a time of day in this host's time zone, `days_ago` days before `now`.
 pub fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]: [u8; 3]) -> Option<i64> {
     // SAFETY: as in `local_parts`; `mktime` reads and normalizes the numbers that `localtime_r` has filled in.
     let time = unsafe {
@@ -105,8 +105,8 @@ pub fn ignore_file_size_signal() {
     }
 }
 
-/// Stops this process like Ctrl-Z without a handler, by the default action of SIGTSTP. The kernel ignores the signal if no shell
-/// could continue the process. Returns when the process is continued.
+/// Stops this process as Ctrl-Z would without a handler, by the default action of SIGTSTP. The kernel ignores the signal if no
+/// shell could continue the process. Returns when the process is continued.
 pub fn stop_process() {
     // SAFETY: the structs are plain numbers, for which zero is valid. The previous handler is restored.
     unsafe {

@@ -18,7 +18,7 @@ pub fn local_with_date(seconds: f64) -> String {
 mod tests {
     use std::process::Command;
 
-    /// Compares with `date`, which is right in any time zone.
+    /// Compares with the output of `date`, so the test passes in any time zone.
     #[test]
     fn matches_date() {
         let date = |format: &str| {

@@ -4,8 +4,8 @@ use std::{fs, io, path::PathBuf};
 
 use clap::Args;
 
-// Name of the host, and mount points of its pseudo file systems. This is not a doc comment, because clap would use that as help
-// text of the command that has these options.
+// Name of the host, and mount points of its pseudo file systems. This is not a doc comment, because clap would use it as the help
+// text of any command with these options.
 #[derive(Args, Clone, Debug)]
 pub struct Host {
     /// Name of this host in the API, in `biolat` and on the page [default: the kernel's host name]

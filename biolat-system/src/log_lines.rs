@@ -1,8 +1,8 @@
 //! Log lines on standard error: one per message, as text or as JSON. Text lines have no timestamp, because whatever stores them
 //! (the journal, a container log) adds one.
 //!
-//! Logging never blocks: if standard error has no room for a line, the line is dropped and counted. A pipe holds several hundred
-//! lines that its reader has not read yet.
+//! Logging never blocks: if standard error has no room for a line, the line is dropped and counted. A pipe buffers several
+//! hundred lines.
 
 use std::{
     fs::{File, OpenOptions},
@@ -27,20 +27,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Human-readable lines.
     Text,
     /// A JSON object per line.
     Json,
 }
 
-/// Least serious level of messages that are logged.
+/// Minimum severity of the messages that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Errors.
     Error,
     /// Errors and warnings.
     Warn,
-    /// Also changes of state, such as devices that appear.
+    /// Also state changes, such as devices that appear.
     Info,
     /// Also diagnostics, such as the verifier's last lines if the kernel refuses the probe.
     Debug,
@@ -90,10 +90,10 @@ const MAX_MESSAGE: usize = 2000;
 
 /// Lines dropped since the last one that was written.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Standard error, if it is a terminal: opened without blocking, in case it has room for only part of a line.
+/// Standard error, if it is a terminal: opened in non-blocking mode, because it may have room for only part of a line.
 static TERMINAL: OnceLock<File> = OnceLock::new();
 
-/// Opens the terminal on standard error again, with separate flags.
+/// Reopens the terminal on standard error, with its own flags.
 fn open_terminal() {
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -115,7 +115,7 @@ fn write(format: LogFormat, line: &str) {
     if dropped > 0 {
         let text = format!("{dropped} log lines before this were dropped: standard error was not read");
         if !try_write(&formatted(format, Level::Warn, &text, SystemTime::now())) {
-            // The dropped warning has counted itself.
+            // `try_write` has already added 1 for the warning itself.
             DROPPED.fetch_add(dropped - 1, Relaxed);
         }
     }
@@ -128,7 +128,7 @@ pub fn write_text(text: &str) {
     }
 }
 
-/// Writes a line without blocking, and returns whether it was written. Otherwise it counts as dropped.
+/// Writes a line without blocking, and returns whether it was written. If not, it counts as dropped.
 fn try_write(line: &str) -> bool {
     let mut stderr = stderr().lock();
     let written = match TERMINAL.get() {
@@ -142,7 +142,7 @@ fn try_write(line: &str) -> bool {
     is_written
 }
 
-/// Whether a write would not block, on a full pipe or on a stopped terminal.
+/// Whether a write would succeed without blocking. It would block on a full pipe or a stopped terminal.
 fn has_room(stderr: &impl AsFd) -> bool {
     let mut waiting = [PollFd::new(stderr, PollFlags::OUT)];
     // An error means that standard error is closed.
@@ -178,7 +178,7 @@ fn line(format: LogFormat, record: &Record<'_>, now: SystemTime) -> String {
 
 fn formatted(format: LogFormat, level: Level, message: &str, now: SystemTime) -> String {
     let level = level.as_str().to_lowercase();
-    // Names of devices and strings from drives can contain anything.
+    // Device names and strings from drives can contain anything.
     let mut message = sanitize::text(&message.replace('\n', " "));
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     match format {

@@ -1,4 +1,5 @@
-//! File descriptors passed by systemd at the start: listening sockets, and those stored for this service. See sd_listen_fds(3).
+//! File descriptors passed by systemd at startup: listening sockets, and descriptors stored for this service. See
+//! sd_listen_fds(3).
 
 #![allow(unsafe_code, reason = "file descriptors from systemd are known by their numbers only")]
 
@@ -34,7 +35,7 @@ pub struct PassedFds {
 
 /// Takes ownership of all passed file descriptors.
 ///
-/// To be called only once: a second call fails, because the descriptors already have owners.
+/// Call this only once: a second call fails, because the descriptors already have owners.
 pub fn take() -> Result<PassedFds> {
     let number = |name| env::var(name).ok()?.parse::<u32>().ok();
     let count = match number("LISTEN_PID") {

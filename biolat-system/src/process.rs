@@ -51,7 +51,7 @@ pub fn max_fds() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Returns the value up to which this process can raise its limit on a resource.
+/// Returns the limit up to which this process can raise its own limit on a resource.
 pub fn hard_limit(resource: Resource) -> u64 {
     getrlimit(resource).maximum.unwrap_or(u64::MAX)
 }

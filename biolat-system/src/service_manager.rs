@@ -1,5 +1,5 @@
-//! Notifies systemd if it asked for that, and stores file descriptors with it: datagrams to a socket, see sd_notify(3). Sockets
-//! are connected at the start, because none can be opened after privileges have been dropped.
+//! Notifies systemd if it asked for that, and stores file descriptors with it, by sending datagrams to a socket: see
+//! sd_notify(3). Sockets are connected at startup, because none can be opened after privileges have been dropped.
 
 use std::{
     env,
@@ -38,7 +38,7 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Configures itself from the environment: sd_notify(3), sd_watchdog_enabled(3).
+    /// Takes its configuration from the environment: sd_notify(3), sd_watchdog_enabled(3).
     pub fn of_environment() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|path| {
             connect(path.as_bytes())
@@ -73,14 +73,14 @@ const MAX_FDS: usize = 253;
 /// How long systemd may take to read a message; after that, storing fails.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// systemd's file descriptor store of this service. systemd passes the descriptors to the next process, even after a crash, and
+/// This service's file descriptor store in systemd. systemd passes the descriptors to the next process, even after a crash, and
 /// closes them when the service is stopped.
 #[derive(Debug)]
 pub struct FdStore(UnixDatagram);
 
 impl FdStore {
-    /// Returns the store, if there is one. Since version 254 systemd sets `FDSTORE` to its size; with earlier versions the unit
-    /// has to set it.
+    /// Returns the store, if there is one. Since version 254, systemd sets `FDSTORE` to the store's size; with earlier versions,
+    /// the unit has to set it.
     pub fn of_environment() -> Option<Self> {
         let size = env::var("FDSTORE").ok()?.parse::<u32>().ok()?;
         let path = env::var_os("NOTIFY_SOCKET").filter(|_| size > 0)?;
@@ -92,7 +92,7 @@ impl FdStore {
         connected.inspect_err(|error| log::warn!("cannot connect to systemd's NOTIFY_SOCKET: {error}")).ok()
     }
 
-    /// Returns the descriptor number of its socket.
+    /// Returns the raw descriptor of the store's socket.
     pub fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -1,4 +1,4 @@
-//! Capabilities of standard output (colours, width, character set), and text that fits it: bars, line breaks.
+//! Detects what standard output supports (colours, width, character set), and formats text to fit it: bars, line breaks.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use std::{
 use biolat_model::text::format::NumberFormat;
 use clap::ValueEnum;
 
-/// Width of a pipe, or of a terminal that does not report its width.
+/// Width assumed for a pipe, or for a terminal that does not report its width.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Nothing fits in less, and longer lines are hard to read.
+/// Nothing fits in fewer columns, and longer lines are hard to read.
 const WIDTHS: RangeInclusive<usize> = 40..=200;
 
 /// When to use colours.
@@ -31,13 +31,13 @@ pub enum Color {
 pub struct Terminal {
     /// Whether to use colours.
     pub color: bool,
-    /// Whether it shows characters beyond ASCII.
+    /// Whether it can display non-ASCII characters.
     pub unicode: bool,
     /// Whether it is a terminal, as opposed to a file or a pipe.
     pub is_terminal: bool,
 }
 
-/// Highlighting of a piece of text.
+/// How to highlight a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Highlight {
     /// A heading, or something to copy.
@@ -60,7 +60,7 @@ impl Terminal {
         Self::detect(color, io::stdout().is_terminal(), variable)
     }
 
-    /// Detects the capabilities for an environment with these variables.
+    /// Detects the capabilities, looking up environment variables with `variable`.
     pub fn detect(color: Color, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
         let term = variable("TERM");
         let color = match color {
@@ -77,14 +77,14 @@ impl Terminal {
         Self { color, unicode, is_terminal }
     }
 
-    /// Returns the current width, because a window can be resized at any time.
+    /// Returns the current width. It is not cached, because a window can be resized at any time.
     pub fn width(self) -> usize {
         let given = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let width = given.or_else(|| self.is_terminal.then(columns).flatten()).filter(|width| *width > 0);
         width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
     }
 
-    /// Returns the width for lines that can have any length in a file or a pipe.
+    /// Returns the maximum length of a line, which is unlimited in a file or a pipe.
     pub fn line_width(self) -> usize {
         if self.is_terminal { self.width() } else { usize::MAX }
     }
@@ -106,7 +106,8 @@ impl Terminal {
         if self.color && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Draws a bar that covers this share of a width, padded with spaces if `padded` is set. Any share above zero is visible.
+    /// Draws a bar that covers the given share of `width`, padded with spaces if `padded` is set. Any share above zero is
+    /// visible.
     pub fn bar(self, share: f64, width: usize, padded: bool) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         let (whole, part) = if self.unicode {
@@ -122,7 +123,7 @@ impl Terminal {
         format!("{}{:pad$}", self.paint(Highlight::Bar, &bar), "")
     }
 
-    /// Cuts text to this number of characters, and marks the cut.
+    /// Truncates text to `width` characters, and marks the cut.
     pub fn cut(self, text: &str, width: usize) -> String {
         if text.chars().count() <= width {
             return text.to_owned();
@@ -131,7 +132,7 @@ impl Terminal {
         begin + if self.unicode { "…" } else { "~" }
     }
 
-    /// Draws a character of this height. Any share above zero is visible.
+    /// Draws a character whose height is the given share. Any share above zero is visible.
     pub fn height(self, share: Option<f64>) -> char {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
@@ -158,8 +159,8 @@ fn columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Wraps text between words to lines of at most this width. All lines but the first are indented; the first is assumed to follow
-/// text of that width. A passage in backquotes counts as one word.
+/// Wraps text between words to lines of at most `width`. All lines but the first are indented; the first is assumed to follow
+/// text as wide as `indent`. A passage in backquotes counts as one word.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut lines = vec![String::new()];
     let mut wide = indent;

@@ -72,7 +72,7 @@ fn rfc_3339(text: &str) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(utc).ok()?) + fraction)
 }
 
-/// Returns the days from 1970-01-01 to a date of the Gregorian calendar; `None` if there is no such date.
+/// Returns the number of days from 1970-01-01 to a Gregorian date, or `None` if there is no such date.
 fn days_since_epoch(year: u16, month: u16, day: u16) -> Option<i64> {
     let is_leap = |year: u16| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let february = if is_leap(year) { 29 } else { 28 };
@@ -184,7 +184,7 @@ mod tests {
             "2026-01-05T03:00:00.xZ",
         ] {
             let parsed = parse(text, at(1.8e9));
-            // A plain number is valid: it is seconds since the epoch.
+            // A plain number is valid: it means seconds since the epoch.
             assert_eq!(parsed.is_ok(), text == "3", "{text}: {parsed:?}");
         }
     }

@@ -1,6 +1,6 @@
-//! Builds BTF byte by byte, as specified by the kernel's documentation of the format.
+//! Builds BTF byte by byte, following the kernel's documentation of the format.
 
-/// Writes types and strings, and puts them together.
+/// Collects types and strings, and assembles them into BTF.
 #[derive(Default)]
 pub struct Writer {
     types: Vec<u8>,
@@ -52,7 +52,7 @@ impl Writer {
         self.head("", 2, 0, to)
     }
 
-    /// Adds a struct (`kind` 4) or union (5). Members are name, type and offset in bytes.
+    /// Adds a struct (`kind` 4) or union (5). Each member is a name, a type and an offset in bytes.
     pub fn structure(&mut self, kind: u32, name: &str, members: &[(&str, u32, u32)]) -> u32 {
         let id = self.head(name, kind, members.len(), 0);
         for (name, of, offset) in members {
@@ -91,7 +91,7 @@ impl Writer {
     }
 }
 
-/// Returns BTF similar to that of Linux 6.12, without the named member or tracepoint.
+/// Returns BTF like Linux 6.12's, without the named member or tracepoint.
 pub fn modern(without: &str) -> Vec<u8> {
     let mut writer = Writer::new();
     let int = writer.int("int");
@@ -116,7 +116,7 @@ pub fn modern(without: &str) -> Vec<u8> {
     writer.structure(4, "blkcg_gq", &[("blkcg", int, 40)]);
     let css = [("cgroup", int, 0), ("flags", int, 84), ("serial_nr", int, 88)];
     let css = writer.structure(4, "cgroup_subsys_state", &css);
-    // The kernel has it at 0, where a resolver that ignores the offset would go unnoticed.
+    // In the kernel, its offset is 0, which would hide a resolver that ignores offsets.
     writer.structure(4, "blkcg", &[("css", css, 16)]);
     writer.structure(4, "cgroup", &[("kn", int, 256)]);
     writer.structure(4, "task_struct", &[("files", int, 2000)]);
@@ -146,7 +146,7 @@ pub fn modern(without: &str) -> Vec<u8> {
     writer.finish()
 }
 
-/// Adds a tracepoint. `parameters` are the names of their types.
+/// Adds a tracepoint. `parameters` are the names of its parameters' types.
 pub fn tracepoint(writer: &mut Writer, name: &str, parameters: &[&str]) {
     let parameters: Vec<_> = parameters.iter().map(|name| writer.int(name)).collect();
     let prototype = writer.prototype(&parameters);
@@ -154,7 +154,7 @@ pub fn tracepoint(writer: &mut Writer, name: &str, parameters: &[&str]) {
     writer.typedef(&format!("btf_trace_{name}"), pointer);
 }
 
-/// Returns BTF without types of the block layer.
+/// Returns BTF without block-layer types.
 pub fn without_tracepoint() -> Vec<u8> {
     let mut writer = Writer::new();
     writer.int("int");

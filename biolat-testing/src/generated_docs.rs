@@ -1,11 +1,11 @@
-//! Checks generated parts of the documentation, which are between `<!-- generated: NAME -->` and `<!-- end -->`.
+//! Checks the generated parts of the documentation, delimited by `<!-- generated: NAME -->` and `<!-- end -->`.
 
 use std::{fs, path::Path};
 
 /// If this environment variable is set to any value, the documentation is written instead of checked.
 const UPDATE: &str = "BIOLAT_UPDATE_DOCS";
 
-/// Checks that a generated part matches the code. `file` is relative to the repository.
+/// Checks that a generated part matches the code. `file` is relative to the repository root.
 pub fn check(file: &str, part: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Handmade snapshots and parts of them.
+//! Handmade snapshots and their parts.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use biolat_model::{
     },
 };
 
-/// Returns the time at this number of seconds after the epoch.
+/// Returns the time `seconds` after the epoch.
 pub fn at(seconds: f64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs_f64(seconds)
 }
@@ -47,7 +47,7 @@ pub fn device(name: &str, since: f64, series: Vec<SeriesView>) -> DeviceView {
     }
 }
 
-/// Name of a band, its buckets of the size histogram, and the latency of each request in seconds.
+/// A band's name, its buckets in the size histogram, and the latency of each request in seconds.
 pub type BandSample<'a> = (&'a str, &'a [(i32, u64)], f64);
 
 /// Makes the size histogram and the bands.
@@ -65,7 +65,7 @@ pub fn sizes(bands: &[BandSample<'_>]) -> SizesView {
     SizesView { requests, bands }
 }
 
-/// Makes a histogram of `count` I/Os with this latency in seconds.
+/// Makes a histogram of `count` I/Os, each with the given latency in seconds.
 fn band(count: u64, latency: f64) -> BandHistogram {
     let ns = (latency * 1e9).round() as u64;
     let mut cells = [0; BAND_CELLS];
@@ -73,12 +73,13 @@ fn band(count: u64, latency: f64) -> BandHistogram {
     BandHistogram::from_cells(&cells, u128::from(ns) * u128::from(count))
 }
 
-/// Makes a workload without an identity, which is named by its cgroup's path.
+/// Makes a workload without an identity, which is named after its cgroup's path.
 pub fn workload(cgroup: &str, usage: Vec<WorkloadUsage>) -> WorkloadView {
     WorkloadView { usage, ..WorkloadView::new(cgroup, &Identity::default(), at(9.0)) }
 }
 
-/// Makes the usage for `ios` requests of 4 KiB, each with these seconds in the queue and in the device.
+/// Makes the usage of `ios` 4 KiB requests, each of which spent `queue` seconds in the queue and `in_device` seconds in the
+/// device.
 pub fn usage(device: &str, op: &str, ios: u64, queue: f64, in_device: f64) -> WorkloadUsage {
     let ns = |seconds: f64| (seconds * 1e9).round() as u128 * u128::from(ios);
     WorkloadUsage {
@@ -107,7 +108,7 @@ pub fn snapshot(taken: f64, devices: Vec<DeviceView>) -> Snapshot {
     }
 }
 
-/// Makes a read of 1.25 s that completed at 22:13:20.123 UTC.
+/// Makes a 1.25 s read that completed at 22:13:20.123 UTC.
 pub fn slow_io(number: u64, device: &str) -> SlowIo {
     let microseconds = |microseconds| Some(Duration::from_micros(microseconds));
     SlowIo {

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 pub struct Tree(pub PathBuf);
 
 impl Tree {
-    /// Creates a tree with these files below `block`.
+    /// Creates a tree with the given files under `block`.
     pub fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("biolat-sysfs-{name}-{}", std::process::id()));
         let tree = Self(root);

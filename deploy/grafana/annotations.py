@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard
 from latencies import BY_DEVICE, BY_NODE, NODE, NOW, highest, most, without_other_models
 from panels import DATASOURCE
 
-# Some alerts have no device or no instance. A drive that is gone has no model: its alerts are always shown.
+# Some alerts have no device or no instance. A removed drive has no model, so its alerts are always shown.
 FIRING = 'alertname=~"Block.*|Biolat.*", alertstate="firing"'
 CHOSEN = 'cluster=~"$cluster", instance=~"$node|", device=~"$device|"'
 

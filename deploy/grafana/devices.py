@@ -76,7 +76,7 @@ def latency(board, histograms):
 def load(board, histograms):
     admission = histograms.sum("biolat_admission_latency_seconds", DEVICE, BY_DEVICE)
     queue = histograms.sum("biolat_queue_latency_seconds", DEVICE, BY_DEVICE)
-    # Where the kernel does not timestamp the dispatch, this includes the queue.
+    # Where the kernel does not timestamp the dispatch, this includes queue latency.
     device = f"(({histograms.sum(DEVICE_LATENCY, DEVICE, BY_DEVICE)}) > 0 or {histograms.sum(TOTAL, DEVICE, BY_DEVICE)})"
     waits = f"({admission} + {queue} or {queue})"
 
@@ -170,7 +170,7 @@ def completions(board, histograms):
     def panel(title, description, unit, expression, **options):
         return lines(title, description, unit, (expression, LEGEND), width=6, **options)
 
-    # Ranked by the largest share of one CPU.
+    # Devices are ranked by their busiest CPU's share.
     fewest = of_most(20, of_devices("biolat_completion_cpus")(NOW), of_devices(share))
     row(
         board,

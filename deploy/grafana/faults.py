@@ -3,12 +3,12 @@
 import re
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# Variables of Grafana itself.
+# Grafana's built-in variables.
 BUILT_IN = {"__rate_interval", "__range"}
 KINDS = {"row", "stat", "table", "timeseries", "heatmap"}
-# The windows of latencies.py: NOW and WHOLE.
+# The windows defined in latencies.py: NOW and WHOLE.
 WINDOWS = {"[$__rate_interval]", "[$__range] @ end()"}
-# Metrics of nodes. All others are about drives, which have a model.
+# Per-node metrics. All others are per drive, and drives have a model.
 OF_NODES = r"process_.*|biolat_(build_info|collect_.*|map_bytes|series_slots|lost_.*|probe_.*|slow_records_.*|workload_info)"
 
 

@@ -52,8 +52,8 @@ def _or_slowest(of_part, labels=OPS):
     return f"{' or '.join(map(of_part, IF_ANY_CHOSEN))} or on ({', '.join((*BY_DEVICE, 'op'))}) {SLOWEST}{{{labels}}}"
 
 
-# By drive and op, for the chosen drives, or for the slowest while all are chosen. No series of all drives is selected then: that
-# would take most of the time.
+# By drive and op: all chosen drives or, while everything is set to All, the recorded slowest. Selecting the series of all drives
+# then would take most of the query's time.
 P99 = f"({_or_slowest(_p99)})"
 P99_SOLID = _or_slowest(_p99_solid, f'{OPS}, rotational="0"')
 P99_SPINNING = _or_slowest(_p99, f'{OPS}, rotational!="0"')
@@ -117,7 +117,7 @@ def _numbers():
 def _worst(uid):
     oldest = f"{OLDEST}{{{FLEET_DEVICE}}}"
 
-    # Drives that hang rank above 8e6, and drives that do not spin above 1e4, because no latency is above 1,024 s.
+    # Hung drives rank at 8e6 and above, and other drives that do not spin at 1e4 and above, because no latency is above 1,024 s.
     solid, spinning = highest(BY_DRIVE, P99_SOLID), highest(BY_DRIVE, P99_SPINNING)
     ranks = f"({oldest} >= {HANGS}) * 1e6 or {solid} + 1e4 or {spinning}"
     worst = f"topk(20, {ranks})"
@@ -125,7 +125,7 @@ def _worst(uid):
     def figure(level, name, labels=OPS):
         return of_worst(f"{level}:worst_{name}", f"{level}:{name}", labels)
 
-    # Each query ranks the drives only once, because that takes most of its time.
+    # Each query ranks the drives only once, because ranking takes most of its time.
     def ranked(series):
         return f"({series}) and {ON_DEVICE} {worst}"
 
@@ -136,7 +136,7 @@ def _worst(uid):
     any_kind = of_worst(WORST, "biolat_device_info", FLEET_DEVICE)
 
     values = {
-        # From the rank, which rounds to 0 for drives that do not hang.
+        # Derived from the rank, which rounds to 0 for drives that do not hang.
         "Hung for": f"round({worst} / 1e6, 0.1)",
         "In flight": over_ops(figure(INFLIGHT, "sum", FLEET_DEVICE)),
         "p99": over_ops(f"{P99} or {DEVICES}:worst_p99_rate5m{{{OPS}}}"),

@@ -4,12 +4,12 @@
 NODE = 'cluster=~"$cluster", instance=~"$node"'
 DEVICE = f'{NODE}, device=~"$device"'
 DEVICE_OP = f'{DEVICE}, op=~"$op"'
-# The same for series with the label model: recorded series and biolat_device_info.
+# The same, for series with a `model` label: recorded series and biolat_device_info.
 FLEET = 'cluster=~"$cluster", model=~"$model"'
 FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 
 # Matchers that match nothing while all nodes, or all devices, are chosen: `(.*)(.*)` matches every name. If some are chosen, they
-# match everything, because no name is two of the chosen names in a row.
+# match everything, because no name consists of two chosen names in a row.
 IF_DRIVES_CHOSEN = ('instance!~"($node)($node)"', 'device!~"($device)($device)"')
 # The same, also for clusters and models.
 IF_ANY_CHOSEN = (*IF_DRIVES_CHOSEN, 'cluster!~"($cluster)($cluster)"', 'model!~"($model)($model)"')
@@ -20,7 +20,7 @@ SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
 BY_NODE = ("cluster", "instance")
 BY_DEVICE = ("cluster", "instance", "device")
 
-# Windows: before each point of a panel, and the whole time range at every point.
+# Windows: the interval before each point of a panel, and the whole time range, which is the same at every point.
 NOW = "[$__rate_interval]"
 WHOLE = "[$__range] @ end()"
 

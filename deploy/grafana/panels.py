@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
-# Recorded series have one value per minute. Their panels have few points, because each point reads a series per drive.
+# Recorded series have one value per minute. Their panels have few points, because each point reads one series per drive.
 RECORDED = {"interval": "1m", "points": 240}
 
 

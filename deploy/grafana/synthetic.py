@@ -22,11 +22,11 @@ from faults import all_panels
 
 HERE = pathlib.Path(__file__).parent
 MINUTES = 7
-# promtool's limit on samples in a query allows no more nodes. A query without topk() may return FEW lines.
+# promtool's limit on samples per query allows no more nodes. A query without topk() may return up to FEW lines.
 NODES, FEW = 60, 5
 HANGS_FOR = 60
 SLOWDOWN = 1.4
-# Divides scores, so that they are too small for a recording rule to continue them.
+# Divides scores to keep them below the threshold at which a recording rule continues them.
 SMALL = 1e6
 
 
@@ -201,10 +201,10 @@ def fleet_test(kind, board):
         if panel == "table":
             conditions.append(f"count({query}) <= bool {most}")
         else:
-            # All lines over all points.
+            # Count all lines over all points.
             conditions.append(f"count(last_over_time(({query})[4m:1m])) <= bool {most}")
         if title == "Worst drives now":
-            # The drive that hangs has no latencies.
+            # The hung drive has no latencies.
             conditions.append(f"count({query}) >= bool 19")
         if title == "Worst drives now" and place == 0:
             conditions.append(f"max({query}) == bool {HANGS_FOR}")

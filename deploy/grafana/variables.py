@@ -6,14 +6,14 @@ from grafana_foundation_sdk.models import dashboard
 from latencies import DEVICE, FLEET
 from panels import DATASOURCE
 
-# The default choice. Discards can take seconds on a healthy drive, and would be the slowest op everywhere.
+# The default choice. It excludes discards, which can take seconds on a healthy drive and would be the slowest op everywhere.
 OPS = ("read", "write", "flush")
 
 
 def _chosen(name, label, metric, source, description, default=()):
     """A variable of several values or All. All is `.*`, because a list of values does not match an absent or empty label."""
     variable = builders.QueryVariable(name).label(label).description(description).datasource(DATASOURCE)
-    # The form that Grafana 11 writes for "label values". Without qryType it shows the query as a legacy one.
+    # The form that Grafana 11 saves for a "label values" query. Without qryType, Grafana shows it as a legacy query.
     variable.query(
         {
             "qryType": 1,

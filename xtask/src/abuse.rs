@@ -1,4 +1,4 @@
-//! `cargo xtask abuse`: runs the tests that attack the daemon for longer than usual.
+//! `cargo xtask abuse`: runs the tests that attack the daemon, for longer than usual.
 
 use std::{env, process::Command};
 
@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use crate::process::{cargo, run};
 
-/// Random inputs per property and minute.
+/// Random inputs per property per minute.
 const CASES_PER_MINUTE: u32 = 1000;
 /// Approximate number of client attacks. Together they take a quarter of the time.
 const CLIENT_ATTACKS: u32 = 30;
 
-/// How often a drive hangs while a daemon is killed, per minute. This takes a quarter of the time.
+/// Number of times per minute that a daemon is killed while a drive hangs. This takes a quarter of the time.
 const HANGS_PER_MINUTE: u32 = 5;
 
 /// Attacks for about `minutes`, not counting the soak: random inputs and hostile clients first, then the tests that need root,

@@ -9,12 +9,12 @@ use crate::process::{self, output, root};
 const TOOL: &str = "cargo-deb";
 const TOOL_VERSION: &str = "3.8.0";
 
-/// Returns why no package can be built here, or `None` if it can.
+/// Returns why the package cannot be built here, or `None` if it can.
 pub(crate) fn missing() -> Option<String> {
     find().err().map(|error| format!("{error:#}"))
 }
 
-/// Returns the path of the tool, in the version that the package needs.
+/// Returns the path of the tool, in the required version.
 pub(crate) fn find() -> Result<PathBuf> {
     let own = Some(root().join("target/tools/bin").join(TOOL)).filter(|path| path.is_file());
     let tool = own.or_else(|| process::find(TOOL)).with_context(|| {

@@ -30,7 +30,7 @@ const LINKER: &str = "bpf-linker 0.13.0";
 const SOURCES: [&str; 4] =
     ["biolat-common/Cargo.toml", "biolat-common/src", "biolat-ebpf/Cargo.toml", "biolat-ebpf/src"];
 
-/// The complete build profile. The workspace's own is meant for the daemon.
+/// The complete build profile. The workspace's profile is meant for the daemon.
 const PROFILE: [&str; 6] = [
     "profile.release.opt-level=3",
     "profile.release.codegen-units=1",
@@ -40,7 +40,7 @@ const PROFILE: [&str; 6] = [
     "profile.release.lto='off'",
 ];
 
-/// The kernel's architecture in the flags. It matters only to code that reads registers.
+/// The kernel architecture in the flags. It matters only to code that reads registers.
 const ARCHITECTURE: &str = "x86_64";
 /// Other architectures that the same object serves.
 const OTHER_ARCHITECTURES: [&str; 1] = ["aarch64"];
@@ -117,7 +117,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl Toolchain {
-    /// Finds the compiler of version `wanted`, or any compiler.
+    /// Finds the compiler of version `wanted`, or any compiler if that is `None`.
     fn find(wanted: Option<&str>) -> Result<Self> {
         let linker = linker()?;
         let candidates: Vec<_> = compilers().into_iter().filter(|(rustc, _)| rustc.is_file()).collect();
@@ -155,8 +155,8 @@ impl Toolchain {
         self.build_for(ARCHITECTURE, binary)
     }
 
-    /// Fails if the probe's programs differ for kernels of another architecture, as they would if one read a function's
-    /// arguments from registers. Compares all sections except those that name source files.
+    /// Fails if the probe's programs differ between kernel architectures, as they would if a program read a function's arguments
+    /// from registers. Compares all sections except the ones that name source files.
     fn check_other_architectures(&self) -> Result<()> {
         let programs = |architecture| {
             let object = self.build_for(architecture, PROBE)?;
@@ -189,7 +189,7 @@ impl Toolchain {
         if let Some(home) = home {
             flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
         }
-        // Shared by all architectures, so that code that runs on this machine is built once.
+        // Shared by all architectures, so that host code such as procedural macros is built only once.
         let target_dir = root.join("target/ebpf");
         let mut command = Command::new(&self.cargo);
         command.current_dir(&root);

@@ -1,4 +1,4 @@
-//! Requirements of tests and checks: which are missing on this machine, and how to install them. Also locates tools.
+//! Determines which requirements of tests and checks this machine lacks, and how to install them. Also locates tools.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
@@ -27,12 +27,12 @@ pub(crate) enum Requirement {
     ProbeCompiler,
     /// `cargo-deb`, which builds the Debian package.
     CargoDeb,
-    /// A temporary directory on a disk or partition, for tests that need a device with requests of its own.
+    /// A temporary directory on a disk or partition, for tests that need a blk-mq device.
     TemporaryFilesOnDisk,
 }
 
 impl Requirement {
-    /// Returns why it is missing and how to install it, or `None` if it is there.
+    /// Returns why it is missing and how to install it, or `None` if it is present.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
             Self::RootOrSudo if is_root() => None,
@@ -72,7 +72,7 @@ impl Requirement {
     }
 }
 
-/// Returns which of these requirements are missing, with their fixes, or `None` if all are there.
+/// Returns which of the given requirements are missing, with their fixes, or `None` if all are present.
 pub(crate) fn missing<'a>(needs: impl IntoIterator<Item = &'a Requirement>) -> Option<String> {
     let missing: Vec<_> = needs.into_iter().filter_map(|need| need.missing()).collect();
     if missing.is_empty() { None } else { Some(missing.join("; ")) }
@@ -97,7 +97,7 @@ pub(crate) fn tool(path: &str) -> std::path::PathBuf {
     process::root().join("target/tools").join(path)
 }
 
-/// Returns cargo options that run the built program with sudo, or none if this is root.
+/// Returns cargo options that run the built program with sudo, or none if xtask runs as root.
 pub(crate) fn runner() -> Vec<&'static str> {
     if is_root() {
         Vec::new()

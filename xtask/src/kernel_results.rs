@@ -59,8 +59,8 @@ struct KernelResults {
     skipped: BTreeMap<String, String>,
 }
 
-/// Writes the results of each kernel, replacing those of an earlier kernel of its series. Unless all tests ran (`is_whole`),
-/// keeps the results of other tests on the same kernel.
+/// Writes each kernel's results, replacing the results of an earlier kernel of the same series. Unless all tests ran
+/// (`is_whole`), keeps other tests' results on the same kernel.
 pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole: bool) -> Result<()> {
     let mut all = read()?;
     let date = output(Command::new("date").args(["-u", "+%F"]))?;

@@ -32,11 +32,11 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Run every test that this machine can run, and list the others with what they lack
+    /// Run every test that this machine can run, and list the others with their missing requirements
     Test(test::Tests),
     /// Attack the daemon with random requests, files and responses, hostile clients and failing system calls, then soak it
     Abuse {
-        /// Approximate duration without the soak, which takes as long again
+        /// Approximate duration, not counting the soak, which takes as long again
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1440))]
         minutes: u32,
     },
@@ -49,7 +49,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Measure the cost of a synthetic fleet to a real Prometheus, and how well the rules find sick drives
+    /// Measure the load of a synthetic fleet on a real Prometheus, and how well the rules find sick drives
     Fleet {
         /// Arguments: `-- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -23,8 +23,8 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) 
     command
 }
 
-/// Returns a command for the cargo that started xtask, without the variables it set for xtask. They would make build scripts run
-/// again and everything that depends on them be rebuilt.
+/// Returns a command for the cargo that started xtask, without the variables that cargo set for xtask. They would rerun build
+/// scripts and rebuild everything that depends on them.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments);
     for (name, _) in std::env::vars_os() {

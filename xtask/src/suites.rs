@@ -25,7 +25,8 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// Runs on the host's kernel.
     pub(crate) on_host: bool,
-    /// Requirements on the host, in addition to those of all kernel tests. Guests that run the suite get a copy of its tools.
+    /// Requirements on the host, in addition to the requirements of all kernel tests. Guests that run the suite get a copy of its
+    /// tools.
     pub(crate) needs: &'static [Requirement],
     /// Emulated machines it runs on.
     pub(crate) guests: &'static [Machine],
@@ -40,13 +41,13 @@ const PLAYWRIGHT: Requirement = Requirement::PythonPackage("playwright.sync_api"
 const BPFTOOL: Requirement = Requirement::Program("bpftool", "bpftool");
 /// Prometheus 3.8 or later.
 const PROMETHEUS: Requirement = Requirement::Tool("bin/prometheus");
-/// Prometheus of any version.
+/// Any version of Prometheus.
 const ANY_PROMETHEUS: Requirement = Requirement::Program("prometheus", "prometheus");
 
 /// Requirements of tests that open the web page.
 pub(crate) const BROWSER: &[Requirement] = &[CHROMIUM, PLAYWRIGHT];
 
-/// Modules of `biolat-daemon/tests/userspace` with ignored tests, which use external clients, and their requirements.
+/// Modules of `biolat-daemon/tests/userspace` whose ignored tests use external clients, with their requirements.
 pub(crate) const CLIENT_TESTS: &[(&str, &[Requirement])] = &[
     (
         "clients",
@@ -56,7 +57,7 @@ pub(crate) const CLIENT_TESTS: &[(&str, &[Requirement])] = &[
     ("series", &[PROMETHEUS, ANY_PROMETHEUS]),
 ];
 
-/// All suites. One that is not listed here never runs.
+/// All suites. A suite that is not listed here never runs.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "api", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "buckets", on_host: true, needs: &[Requirement::ProbeCompiler], guests: &[Standard] },
@@ -99,7 +100,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "page", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_history", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_resilience", on_host: true, needs: BROWSER, guests: &[] },
-    // Run by `cargo xtask deploy grafana`, which has its requirements.
+    // Run by `cargo xtask deploy grafana`, which lists its requirements.
     Suite { name: "dashboards", on_host: false, needs: &[], guests: &[] },
     Suite { name: "drives", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "stacks", on_host: false, needs: &[], guests: &[Standard] },
@@ -123,7 +124,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "completions_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
-    // In guests, `series_limits` covers the reuse of slots of removed devices.
+    // In guests, `series_limits` covers the reuse of removed devices' slots.
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
     Suite { name: "kept_counters", on_host: true, needs: &[ANY_PROMETHEUS], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
@@ -166,7 +167,7 @@ pub(crate) const SUITES: &[Suite] = &[
 ];
 
 /// Suites that guests run only on the newest kernel, unless all are requested. Either their result does not depend on the kernel,
-/// because other suites test on each kernel what these rely on, or they take a long time and also run on the host's kernel.
+/// because other suites test the kernel features they rely on, or they take a long time and also run on the host's kernel.
 const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "check",
     "completions_alert",
@@ -193,16 +194,17 @@ const LONG: [&str; 1] = ["scale"];
 pub(crate) enum Extent {
     /// Only [`EXACTNESS`].
     Exactness,
-    /// On the newest kernel, suites that do not run on the host, except [`LONG`] and [`EXACTNESS`]. On the others, [`EXACTNESS`].
+    /// On the newest kernel, suites that do not run on the host, except [`LONG`] and [`EXACTNESS`]. On other kernels,
+    /// [`EXACTNESS`].
     ComplementHost,
-    /// On the newest kernel, all suites. On the others, all but [`ON_NEWEST_KERNEL_ONLY`].
+    /// On the newest kernel, all suites. On other kernels, all but [`ON_NEWEST_KERNEL_ONLY`].
     Usual,
     /// All suites on every kernel.
     All,
 }
 
 impl Suite {
-    /// Whether it runs in guests with a kernel, which may be the newest.
+    /// Whether guests run the suite on the newest kernel (`is_newest`) or on any other kernel.
     pub(crate) fn runs_on(&self, is_newest: bool, extent: Extent) -> bool {
         match extent {
             Extent::ComplementHost if is_newest => {

@@ -103,7 +103,7 @@ impl Tests {
     }
 
     fn run_on_kernel(&self, unrunnable: &mut Unrunnable) -> Result<()> {
-        // If none can run, not even their names are needed, so don't build anything.
+        // If no kernel test can run, don't build anything: not even the test names are needed.
         if let Some(missing) = host::missing(&KERNEL_TEST_REQUIREMENTS) {
             unrunnable.add("kernel tests".to_owned(), missing);
             if self.write {
@@ -148,7 +148,7 @@ impl Unrunnable {
         Ok(())
     }
 
-    /// Prints the list. It comes last, where it is seen.
+    /// Prints the list. Called last, so that the list is not overlooked.
     fn print(&self) {
         if !self.0.is_empty() {
             println!("\nnot run because of missing requirements:");
@@ -205,8 +205,8 @@ pub(crate) fn released_tests(is_wanted: impl Fn(&Suite) -> bool) -> Result<HostR
     run_suites(&Build::released()?, true, &[], is_wanted)
 }
 
-/// Runs the tests of the selected suites on the host's kernel, and lists the suites it cannot run with their missing
-/// requirements. If few tests fail, they are run once more: many measure times, which other load on the CPUs distorts.
+/// Runs the tests of the selected suites on the host's kernel, and lists the suites that cannot run, with their missing
+/// requirements. If only a few tests fail, reruns them once: many measure durations, which other load on the CPUs distorts.
 fn run_suites(
     build: &Build,
     strict: bool,
@@ -252,7 +252,7 @@ fn host_run(release: &str, skipped: BTreeMap<String, String>) -> Result<KernelRu
     })
 }
 
-/// Runs these tests and, if few of them fail, runs those once more. Adds the results to `run`.
+/// Runs these tests and, if only a few fail, reruns the failed ones once. Adds the results to `run`.
 fn run_with_retry(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
     let cells = if tests.iter().any(|test| test.starts_with("buckets::")) {
         Some(ebpf::build_cells()?)
@@ -284,7 +284,7 @@ fn run_with_retry(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<
     Ok(outcome)
 }
 
-/// Adds the results of these tests, replacing those of an earlier run. A test that did not finish counts as failed.
+/// Adds the results of these tests, replacing any results of an earlier run. A test that did not finish counts as failed.
 fn add_results(run: &mut KernelRun, tests: &[&str], results: TestResults) {
     let TestResults { passed, skipped, .. } = results;
     for &test in tests {
@@ -299,7 +299,7 @@ fn add_results(run: &mut KernelRun, tests: &[&str], results: TestResults) {
     run.skipped.extend(skipped);
 }
 
-/// Runs tests, prints their output and returns their results. A nonzero exit status is the inner error.
+/// Runs tests, prints their output and returns their results. A nonzero exit status is returned as the inner error.
 fn run_tests(command: &mut Command, tests: &[&str]) -> Result<(TestResults, Result<()>)> {
     // Only their number is shown: there are hundreds.
     let shown = format!("{} ({} tests)", show(command), tests.len());

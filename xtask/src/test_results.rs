@@ -28,7 +28,7 @@ impl TestResults {
         self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
     }
 
-    /// Whether so few tests failed that running them again is worthwhile: other load on the CPUs may have disturbed them.
+    /// Whether few enough tests failed to be worth rerunning: other load on the CPUs may have disturbed them.
     pub(crate) fn are_worth_retrying(&self) -> bool {
         (1..=MAX_RETRIED_TESTS).contains(&self.failed.len())
     }

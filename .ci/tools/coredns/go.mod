@@ -1,4 +1,4 @@
-// The cluster's name server, as cargo xtask deploy cluster builds it.
+// The cluster's name server, built by cargo xtask deploy cluster.
 module biolat/tools/coredns
 
 go 1.26.0
@@ -72,7 +72,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The versions of the cluster: most of the code is shared with it then.
+// The cluster's versions, to share most of the code with it.
 replace (
 	k8s.io/api => k8s.io/api v0.34.4
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.4

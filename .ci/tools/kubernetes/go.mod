@@ -1,4 +1,4 @@
-// A one-node Kubernetes, as cargo xtask deploy cluster builds it.
+// A one-node Kubernetes, built by cargo xtask deploy cluster.
 module biolat/tools/kubernetes
 
 go 1.26.0

@@ -1,4 +1,4 @@
-//! I/Os in flight. They are in no histogram, so a device that hangs would look idle.
+//! I/Os in flight. They are in no histogram, so a hung device would look idle.
 
 use biolat_common::series::Phase;
 use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
@@ -6,10 +6,10 @@ use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
 use super::counted;
 use crate::window::DeviceWindow;
 
-/// An age in seconds that I/Os hardly ever reach on a working device.
+/// An age in seconds that I/Os rarely reach on a working device.
 const MIN_AGE: f64 = 1.0;
 
-/// The finding that a device, or one of its I/Os, hangs, in a window of this many seconds.
+/// The finding that a device or one of its I/Os is hung, in a window of this many seconds.
 pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
     let inflight = device.inflight;
     if inflight.oldest.as_secs_f64() < MIN_AGE {

@@ -1,4 +1,4 @@
-//! Latencies that are long in themselves, regardless of other devices.
+//! Latencies that are long in absolute terms, regardless of other devices.
 
 use biolat_common::series::Phase;
 use biolat_model::text::format::{self, NumberFormat};
@@ -18,10 +18,10 @@ const SHORT_WAIT: f64 = 100e-6;
 /// The bucket that ends at 1 s: longer latencies are stalls.
 const STALL: i32 = 0;
 
-/// Minimum number of reads or writes to judge their median: a slow device completes few.
+/// Minimum number of reads or writes needed to judge their median: a slow device completes few.
 const MINIMUM_FOR_MEDIAN: u64 = 10;
 
-/// A median that only a failing or overloaded device has.
+/// A median seen only on failing or overloaded devices.
 const SLOW_MEDIAN: f64 = 0.1;
 
 /// Ops other than these can take a long time on a healthy device.

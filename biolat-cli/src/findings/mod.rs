@@ -1,4 +1,4 @@
-//! What stands out in a window, in sentences. Each rule requires a minimum number of I/Os: few I/Os prove nothing.
+//! What stands out in a window, in sentences. Each rule requires a minimum number of I/Os, because a handful proves nothing.
 
 mod coverage;
 mod inflight;
@@ -24,7 +24,7 @@ pub(super) use inflight::{inflight, overdue};
 /// Minimum number of I/Os to draw conclusions about a device.
 const MINIMUM: u64 = 100;
 
-/// Minimum number of I/Os to compare their 99th percentile.
+/// Minimum number of I/Os to compare 99th percentiles.
 const MINIMUM_FOR_P99: u64 = 500;
 
 /// The findings: hangs first. The last one names the slowest device, or says that nothing stands out.
@@ -77,7 +77,7 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}", format::count(count))
 }
 
-/// An op whose name is not an English word becomes a kind of I/O.
+/// Appends "I/O" to an op's name that is not an English word.
 fn singular(noun: &str) -> String {
     if noun.contains('_') { format!("{noun} I/O") } else { noun.to_owned() }
 }

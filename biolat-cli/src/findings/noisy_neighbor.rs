@@ -17,21 +17,21 @@ const CULPRIT_SHARE: f64 = 0.5;
 /// Maximum share of the drive's time for a victim.
 const VICTIM_SHARE: f64 = 0.25;
 
-/// Maximum share of the time of all requests in queue and drive for a victim: with more, it mostly waits for its own requests.
+/// Maximum share of all requests' time in queue and drive for a victim: above it, the victim mostly waits for its own requests.
 const VICTIM_OUTSTANDING: f64 = 0.5;
 
 /// Minimum number of reads and writes of a victim, and their minimum rate per second.
 const MINIMUM: u64 = 10;
 const MINIMUM_RATE: f64 = 1.0;
 
-/// Share of its reads and writes that may be fast: a few stalls alone would raise the mean.
+/// Share of a victim's reads and writes that may be fast: a few stalls alone would raise the mean.
 const SHORT_SHARE: f64 = 0.75;
 
 /// Limits that depend on the kind of drive.
 struct Limits {
-    /// Minimum total latency of a victim, for its mean and for many of its I/Os.
+    /// Minimum total latency of a victim: its mean and many of its I/Os must reach it.
     latency: f64,
-    /// Minimum mean number of a culprit's requests in the drive: with fewer, the drive is mostly free.
+    /// Minimum average number of a culprit's requests in the drive: with fewer, the drive has capacity to spare.
     depth: f64,
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     use crate::window::Window;
 
-    /// Path of a cgroup, number of its reads on sda, and the milliseconds of each in the queue and in the drive.
+    /// A cgroup's path, its number of reads on sda, and the milliseconds that each read spends in the queue and in the drive.
     type Reads<'a> = (&'a str, u64, f64, f64);
 
     fn workload(&(cgroup, ios, queue, in_device): &Reads<'_>) -> WorkloadView {
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(on(false, &[DB, BACKUP]).as_deref(), Some(expected));
     }
 
-    /// Whether there is a finding, and whom it names as victim and culprit.
+    /// Whether there is a finding, and which workloads it names as victim and culprit.
     #[test]
     fn names_victim_and_culprit() {
         let names = |workloads: &[Reads<'_>], rotational| {
@@ -183,7 +183,7 @@ mod tests {
         for (what, workloads, expected) in ssd {
             assert_eq!(names(&workloads, false), expected, "{what}");
         }
-        // A single request at a time keeps a disk busy.
+        // One request at a time is enough to keep a disk busy.
         let copy = ("backup.service", 1800, 0.0, 4.0);
         let disk = [
             ("a seek", vec![db_of(100, 10.0, 15.0), copy], None),

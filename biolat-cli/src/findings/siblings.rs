@@ -73,7 +73,7 @@ pub(super) fn slower(device: &DeviceWindow, p99s: &P99s<'_>, numbers: NumberForm
     ["read", "write"].into_iter().find_map(compare)
 }
 
-/// What siblings have in common: the model or, without one, the driver and whether they rotate.
+/// The traits that siblings share: the model or, without one, the driver and whether they rotate.
 #[derive(PartialEq, Eq, Hash)]
 enum Kind<'a> {
     Model(&'a str),
@@ -89,7 +89,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// The part of a device's name that comes from its driver: up to the first digit, or to the letters of the drive.
+/// The driver's part of a device name: everything before the first digit or the drive letters.
 fn driver(name: &str) -> &str {
     let lettered = ["xvd", "vd", "sd", "hd"].into_iter().find(|driver| name.starts_with(driver));
     lettered.unwrap_or_else(|| name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default())

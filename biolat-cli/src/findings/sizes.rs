@@ -1,4 +1,4 @@
-//! Sizes whose I/O takes longer than the latency of the other sizes explains.
+//! Sizes whose I/O takes longer than the latencies of the other sizes suggest.
 
 use biolat_common::size::BANDS;
 use biolat_model::text::format::NumberFormat;
@@ -9,17 +9,17 @@ use crate::{
     window::DeviceWindow,
 };
 
-/// Minimum number of I/Os of a band.
+/// Minimum number of I/Os in a band.
 const MINIMUM: u64 = 30;
 
-/// Minimum factor over the expected latency. The size histogram gives a mean size within a factor of the square root of two, and
-/// the expected latency depends on two of them.
+/// Minimum factor over the expected latency. The size histogram gives a mean size to within a factor of the square root of two,
+/// and the expected latency depends on two such means.
 const SLOWER: f64 = 3.0;
 
 /// A mean too short to matter.
 const SHORT: f64 = 100e-6;
 
-/// Time for a seek and a rotation of a rotating disk: it depends on the place, not on the size.
+/// Time for a seek and a rotation on a rotating disk: it depends on the location, not on the size.
 const SEEK: f64 = 20e-3;
 
 /// A band with enough I/Os: mean size in bytes, latencies in seconds.
@@ -32,7 +32,7 @@ struct Band {
     median: f64,
 }
 
-/// A band that is out of line.
+/// A band that is abnormally slow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SlowBand {
     band: Band,
@@ -72,8 +72,9 @@ fn bands(sizes: &SizeWindow) -> Vec<Band> {
     bands.collect()
 }
 
-/// Finds the band that exceeds its expected latency by the largest factor, if that is enough. A request is expected to take as
-/// long as a smaller one, plus the time for its additional bytes at the best throughput that any band shows for a single request.
+/// Finds the band that exceeds its expected latency by the largest factor, if that factor is large enough. A request is expected
+/// to take as long as a smaller one, plus the time for its additional bytes at the best throughput that any band shows for a
+/// single request.
 fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
     let throughput = bands.iter().map(|band| band.bytes / band.mean).fold(0.0, f64::max);
     let compared = bands.iter().filter_map(|&band| {
@@ -98,7 +99,7 @@ mod tests {
     use super::slow_band;
     use crate::window::Window;
 
-    /// The findings for writes: the number of requests of each size, and the latency by size.
+    /// The findings for writes, given the number of requests of each size and the latency by size.
     fn found(requests: &[(u64, u64)], latency: impl Fn(u64) -> f64, rotational: bool) -> Vec<String> {
         let requests = requests.iter().filter(|(_, count)| *count > 0);
         let requests: Vec<_> =
@@ -123,12 +124,12 @@ mod tests {
         slow_band(&window.devices[0], NumberFormat::UNICODE)
     }
 
-    /// Requests of the largest size of each bucket.
+    /// This many requests of the largest size in each bucket.
     fn of_each(count: u64) -> Vec<(u64, u64)> {
         (9..=TOP_EXPONENT as u64).map(|exponent| (1 << exponent, count)).collect()
     }
 
-    /// 80 µs plus 1 GB/s, except for sizes above 256 KiB up to 1 MiB.
+    /// 80 µs plus the transfer at 1 GB/s, except for sizes above 256 KiB and up to 1 MiB.
     fn with_slow_band(seconds: f64) -> impl Fn(u64) -> f64 {
         move |bytes| match bytes {
             262_145..=1_048_576 => seconds,
@@ -141,14 +142,14 @@ mod tests {
         let expected = "sda: writes of 256 KiB to 1 MiB take 9.00 ms (mean) where those of 64 to 256 KiB take 277 µs: 10 \
                         times what the size explains.";
         assert_eq!(found(&of_each(40), with_slow_band(9e-3), false), [expected]);
-        // No longer than a seek, too few, hardly longer.
+        // Not reported if no longer than a seek, too few, or hardly longer than expected.
         assert!(found(&of_each(40), with_slow_band(9e-3), true).is_empty());
         assert!(!found(&of_each(40), with_slow_band(30e-3), true).is_empty());
         assert!(found(&of_each(14), with_slow_band(9e-3), false).is_empty());
         assert!(found(&of_each(40), with_slow_band(1.5e-3), false).is_empty());
     }
 
-    /// With only one other band, bandwidth may be limited.
+    /// With only two bands, limited bandwidth may explain the difference.
     #[test]
     fn two_bands_prove_nothing() {
         let latency = |bytes| if bytes == 4096 { 80e-6 } else { 9e-3 };

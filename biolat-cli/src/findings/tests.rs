@@ -12,7 +12,7 @@ use biolat_testing::samples::{self, histogram, op};
 use super::findings;
 use crate::window::Window;
 
-/// Reads in these latency buckets, with these means of queue and device latency.
+/// Reads in these latency buckets, with these mean queue and device latencies.
 fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> SeriesView {
     let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let with_mean = |mean: f64| histogram(0, buckets, 0, mean * count);
@@ -56,7 +56,7 @@ fn nothing_stands_out() {
     assert_eq!(found, ["No device completed 100 I/Os: too few to draw conclusions."]);
 }
 
-/// Sequential I/O of 200 ms each: a window has only a few.
+/// Sequential I/Os of 200 ms each: only a few fit in a window.
 #[test]
 fn reports_slow_devices_with_few_ios() {
     let found = findings_of(
@@ -104,7 +104,7 @@ fn reports_hung_devices() {
         "sdd: I/O in the scheduler, none completed in 60 s, the oldest for 20 s.",
     ];
     assert_eq!(found, expected);
-    // Without statistics, it is unknown whether others complete.
+    // Without disk statistics, it is unknown whether other I/Os complete.
     let mut unknown = with_inflight(idle("sda"), 2, 0, 16.0, true);
     unknown.phases = [false; 4];
     assert_eq!(findings_of(vec![unknown], &[]), ["sda: 2 I/Os in flight, the oldest for 16 s."]);
@@ -132,7 +132,7 @@ fn reports_hung_ios_of_working_devices() {
     );
     assert_eq!(found(-80, 31.0, false), ["sda: 3 I/Os in flight, none completed for at least 31 s."]);
     assert!(nothing_found(&found(-80, 0.9, true)));
-    // Bucket 17 ends at 4.4 s, so that age is usual there.
+    // Bucket 17 ends at 4.4 s, so I/Os of that age are normal.
     assert!(!found(17, 4.3, true)[0].contains("in flight") && found(17, 4.5, true)[0].contains("in flight"));
 }
 
@@ -179,7 +179,7 @@ fn reports_long_queueing() {
     let found = findings_of(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
     assert!(found[0].starts_with("sda: 75 % of the total latency is time in the queue"), "{found:?}");
     assert!(found[0].contains("mean 3.00 ms; in the device 1.00 ms"), "{found:?}");
-    // Most of a negligible latency.
+    // The wait is most of the latency, but negligible.
     assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 3e-5, 1e-5))], &[])));
     assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
 }
@@ -230,7 +230,7 @@ fn reports_devices_slower_than_siblings() {
         "{found:?}"
     );
     assert_eq!(found.len(), 2);
-    // Twice as long is normal, four I/Os out of 600 do not reach the p99, and 400 I/Os are too few for one.
+    // Twice as long is normal, four I/Os out of 600 do not affect the p99, and 400 I/Os are too few for a p99.
     assert!(trio(&[(-72, 600)])[0].starts_with("Nothing"));
     assert!(trio(&[(-80, 596), (-64, 4)])[0].starts_with("Nothing"));
     assert!(trio(&[(-64, 400)])[0].starts_with("Nothing"));

@@ -13,7 +13,7 @@ use crate::window::Window;
 pub(super) struct SizesJson<'a> {
     device: &'a str,
     op: &'a str,
-    /// Lower bound, upper bound, count, in bytes. The upper bound of the overflow is `null`.
+    /// Lower bound, upper bound, count, in bytes. The overflow bucket's upper bound is `null`.
     requests: Vec<(u64, Option<u64>, u64)>,
     bands: Vec<BandJson>,
 }
@@ -25,7 +25,7 @@ struct BandJson {
     latency: LatencyJson,
 }
 
-/// The sizes of each device and op that has requests with a counted size.
+/// The sizes for each device and op with requests whose size was counted.
 pub(super) fn sizes(window: &Window) -> Vec<SizesJson<'_>> {
     let ops = window.devices.iter().flat_map(|device| device.ops.iter().map(move |op| (device, op)));
     ops.filter_map(|(device, op)| {

@@ -43,15 +43,16 @@ pub(super) use range::PastRange;
 /// Length of the intervals that `biolat worst` ranks.
 const WORST_STEP: Duration = Duration::from_secs(60);
 
-/// Memory limit for the intervals of a file. The store has no limit of its own, because it would drop the oldest.
+/// Memory limit for the intervals of a file. The store has no limit of its own, because a limited store would drop the oldest
+/// intervals.
 const MAX_SAVED_BYTES: usize = 1 << 30;
 const SAVED_LIMITS: HistoryLimits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
 
-/// What to show of a history.
+/// Which part of a history to show, and how.
 pub(super) struct PastCommand<'a> {
     pub(super) view: View,
     pub(super) range: RangeOptions,
-    /// Splits the range into windows.
+    /// Length of the windows into which the range is split.
     pub(super) every: Option<Duration>,
     /// Shows the worst minutes instead of windows.
     pub(super) is_worst: bool,
@@ -245,7 +246,7 @@ impl Output {
     }
 }
 
-/// The time without collections, if it amounts to minutes. Its I/O is in the next collection.
+/// The time without collections, if it amounts to minutes. The next collection includes the I/O of that time.
 fn uncollected(interval: &Period, collected_every: f64) -> Option<String> {
     const MINUTES: f64 = 120.0;
     let seconds = interval.length.as_secs_f64() - interval.collections as f64 * collected_every;
@@ -254,7 +255,7 @@ fn uncollected(interval: &Period, collected_every: f64) -> Option<String> {
     (seconds > MINUTES.max(collected_every)).then(text)
 }
 
-/// Which part of the range the history does not have.
+/// The part of the range that the history does not cover.
 fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Option<String> {
     let Some(from) = history.complete_from else {
         return Some("nothing is kept yet: no collection has succeeded".to_owned());
@@ -271,7 +272,7 @@ fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Optio
     (asked_from + history.interval < from && !range.is_default).then_some(begins)
 }
 
-/// The time from which sizes and workloads are kept, if they were dropped for a part of the range.
+/// The time since which sizes and workloads are kept, if they were dropped for part of the range.
 fn missing_breakdown(history: &ApiHistory, range: PastRange) -> Option<String> {
     let from = history.breakdown_from.filter(|from| range.from() + history.interval < *from)?;
     let is_dropped = history.complete_from.is_some_and(|complete| complete < from);

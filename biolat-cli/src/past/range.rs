@@ -1,4 +1,4 @@
-//! The range of the past that the options select.
+//! The past time range that the options select.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,16 +12,16 @@ use crate::{options::RangeOptions, past_time::PastTime};
 const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(26 * 3600);
 
-/// A range of the wall clock.
+/// A range of wall-clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PastRange {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
-    /// Whether no option gave its beginning.
+    /// Whether no option sets its beginning.
     pub(super) is_default: bool,
 }
 
-/// A time after everything, the year 2100, in seconds since the epoch.
+/// A time later than any history: the year 2100, in seconds since the epoch.
 const END: Duration = Duration::from_secs(4_102_444_800);
 
 impl PastRange {

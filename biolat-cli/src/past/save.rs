@@ -78,7 +78,7 @@ struct Saved<'a> {
     began: Option<f64>,
     /// End of the last interval.
     ended: Option<f64>,
-    /// Which part of the requested range the daemon does not have, in words.
+    /// The part of the requested range that the daemon does not have, in words.
     missing: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Saved<'_> {
     }
 }
 
-/// Writes the file. A response that does not fit into memory is kept in `folder`.
+/// Writes the file. A response that does not fit in memory is kept in `folder`.
 async fn save<'a>(
     command: &SaveCommand,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! An HTTP client for one URL. It keeps its connection, and explains errors.
+//! An HTTP client for one URL. It keeps its connection open, and explains errors.
 
 use std::{
     io::{self, Read as _},
@@ -62,7 +62,7 @@ pub(super) struct Client<T> {
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
-    /// Appended to the path: empty, or starting with the question mark.
+    /// Appended to the path: empty, or starting with a question mark.
     query: String,
     /// ETag of the last snapshot.
     tag: Option<HeaderValue>,

@@ -18,7 +18,7 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     const PATH: &'static str;
     /// Name in messages.
     const NAME: &'static str;
-    /// The command that an older daemon without the endpoint does not support.
+    /// The command that requires this endpoint, which older daemons lack.
     const COMMAND: &'static str;
 }
 
@@ -138,7 +138,7 @@ mod tests {
             }
             Value::Array(elements) => elements.iter_mut().map(poison).sum(),
             Value::Object(members) => {
-                // Unknown values of these are ignored.
+                // Unknown values of these fields are ignored.
                 let is_workload = members.contains_key("cgroup");
                 members.retain(|name, _| name != "throttling" && !(is_workload && name == "kind"));
                 let has_names =

@@ -1,4 +1,4 @@
-//! A daemon's history. The whole response is received first, compressed, and then read: the daemon aborts a response after two
+//! A daemon's history. The whole response is received before it is decompressed and read: the daemon aborts a response after two
 //! minutes, so a slow reader of the output must not block it.
 
 use std::{
@@ -21,19 +21,19 @@ use super::{
 };
 use crate::{intervals::Intervals, options::CommonOptions, target::Target};
 
-/// Limit of the response in memory. A larger one goes to a temporary file.
+/// Largest response kept in memory. A larger one goes to a temporary file.
 const IN_MEMORY: usize = 16 << 20;
 
 /// A day of 21 busy drives takes a hundredth of this.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// Time for the next bytes to arrive: before the first ones, the daemon may have to add up a day.
+/// Timeout for the next bytes: before sending the first ones, the daemon may have to add up a whole day.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit for the response. The daemon's own is shorter.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Requests a daemon's history with this query. A response that does not fit into memory is kept in `folder`.
+/// Requests a daemon's history with this query. A response that does not fit in memory is kept in `folder`.
 pub(crate) async fn history(
     target: Target,
     query: String,

@@ -37,7 +37,7 @@ pub(super) fn read(answer: &mut dyn Read, sink: &mut IntervalSink<ApiHistory>) -
     }
 }
 
-/// Fails before a single interval fills the memory.
+/// Fails before a single interval exhausts memory.
 struct Limited<'a> {
     answer: &'a mut dyn Read,
     left: &'a Cell<usize>,
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for &mut Reading<'_> {
             }
         }
         if !self.has_head {
-            // Also explains what is wrong if this is another document.
+            // Parse the head first: if this is another document, its error says what is wrong.
             let head =
                 self.head(&fields).and_then(|()| Err(anyhow!("malformed answer: missing field `intervals`")));
             return self.done(head);
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for IntervalList<'_, '_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<(), S::Error> {
-        // Parsing bytes, like everywhere else, keeps the code small.
+        // Parsing bytes, as everywhere else, keeps the code small.
         while let Some(interval) = list.next_element::<Box<RawValue>>()? {
             let outcome = self.0.interval(&interval);
             self.0.done(outcome)?;

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
 };
 use x509_cert::{Certificate, der::Decode as _};
 
-/// Locations of the CA certificates in distributions: Debian, Fedora, openSUSE, Alpine.
+/// Locations of the CA certificates by distribution: Debian, Fedora, openSUSE, Alpine.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -1,4 +1,4 @@
-//! Files of `biolat save`: a history as JSON lines, described in `docs/history.md`.
+//! Files written by `biolat save`: a history as JSON lines, described in `docs/history.md`.
 
 mod reader;
 mod writer;

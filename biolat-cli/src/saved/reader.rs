@@ -40,7 +40,7 @@ pub(crate) async fn open(path: &Path, selection: Option<Selection>) -> Result<In
         } else {
             Box::new(File::open(&path).with_context(|| format!("cannot open {name}"))?)
         };
-        // Root can open any file, and needs no privileges to read it.
+        // Opening the file may require root, but reading it does not.
         rights::drop_privileges(Role::Serving, false)?;
         read(&mut input, sink).context(name)
     })
@@ -133,7 +133,7 @@ impl<'a> Lines<'a> {
         Self { input: BufReader::new(input), line: Vec::new() }
     }
 
-    /// The next line without its newline. `None` after the last, which also ends with one.
+    /// The next line without its newline. `None` at the end, or if the last line is truncated.
     fn next(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self.input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut self.line);

@@ -1,4 +1,4 @@
-//! A window as text: for each block a histogram, percentiles, the load, and what is missing.
+//! A window as text: for each block a histogram, percentiles, the load, and notes on missing data.
 
 mod cpus;
 mod rows;
@@ -45,7 +45,7 @@ pub(super) struct TextStyle {
     /// Width of the terminal.
     pub(super) width: usize,
     pub(super) numbers: NumberFormat,
-    /// Whether each bucket has a row, instead of each power of two.
+    /// Whether to show a row per bucket instead of one per power of two.
     pub(super) fine: bool,
 }
 
@@ -202,7 +202,7 @@ impl TextStyle {
         }
     }
 
-    /// Why queue and device latency are missing, if they were to be shown.
+    /// Why queue and device latency are missing, if they were requested.
     fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
         let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total);
         let with_device_latency = block.figures.of(Phase::Device).count();

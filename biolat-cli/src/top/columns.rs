@@ -1,6 +1,6 @@
 //! The columns and their titles.
 
-/// A column, in the order of the screen.
+/// A column; the variants are in on-screen order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Column {
     Device,
@@ -24,7 +24,7 @@ pub(super) enum Column {
     History,
 }
 
-/// Columns to sort by, in the order of the screen.
+/// Columns to sort by, in on-screen order.
 const SORTABLE: [Column; 13] = [
     Column::Device,
     Column::Model,
@@ -75,7 +75,7 @@ impl Column {
         }
     }
 
-    /// The percentile's share, for columns with a percentile.
+    /// The percentile as a fraction, for percentile columns.
     pub(super) fn share(self) -> Option<f64> {
         match self {
             Self::P50 => Some(0.5),

@@ -30,7 +30,7 @@ struct Bin {
     count: u64,
 }
 
-/// Widths of the columns of a histogram, and of the names of percentiles after a bar.
+/// Widths of a histogram's columns, and of the percentile names after a bar.
 const RANGE: u16 = 13;
 const COUNT: u16 = 5;
 const SHARE: u16 = 4;
@@ -43,7 +43,7 @@ const LOWEST_INDEX: i32 = ZERO_EXPONENT * PER_OCTAVE;
 const HIGHEST_INDEX: i32 = TOP_EXPONENT * PER_OCTAVE;
 const PER_OCTAVE: i32 = 1 << SCHEMA;
 
-/// The lines for the table: all of them unless details are shown.
+/// Number of lines for the table: all of them unless details are shown.
 pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
     let Some((row, details)) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
@@ -52,7 +52,7 @@ pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
         Details::Who => who::height(row, view).min(MAX_LINES),
     };
     let wanted = 2 + u16::from(row.overdue.is_some()) + lines as u16;
-    // Each gets half of the lines, plus what the other does not need.
+    // Each gets half of the lines, plus any that the other does not need.
     rows.min(available - wanted.min(available / 2))
 }
 

@@ -43,7 +43,7 @@ pub(super) const fn gap(width: u16) -> u16 {
 }
 
 impl Column {
-    /// The minimum width and the widest useful one.
+    /// The minimum and the maximum useful width.
     fn widths(self, rows: &[TopRow], screen: u16) -> (u16, u16) {
         let longest = |text: fn(&TopRow) -> &str| {
             let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
@@ -72,7 +72,7 @@ impl Column {
     }
 }
 
-/// The columns that fit, from left to right, with their widths. If a device hangs, its I/Os in flight have priority. The sorting
+/// The columns that fit, from left to right, with their widths. If a device is hung, its I/Os in flight have priority. The sort
 /// column is always included, and so are errors if there are any.
 pub(super) fn columns(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<(Column, u16)> {
     let gap = gap(width);
@@ -80,7 +80,7 @@ pub(super) fn columns(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<(Col
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
         Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
-        // It is always 100 % of the queue latency.
+        // In the queue phase, the queue's share is always 100 %.
         Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
         _ => true,
     });

@@ -36,7 +36,7 @@ use state::Action;
 
 const CANNOT_DRAW: &str = "cannot draw on the terminal";
 
-/// Whether it can draw and read keys. After privileges are dropped, it could no longer open another terminal.
+/// Whether it can draw and read keys. After privileges are dropped, no other terminal can be opened.
 pub(super) fn has_terminal() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
@@ -46,7 +46,7 @@ pub(super) async fn run(mut source: Source, command: &TopCommand) -> Result<Exit
     let mut input = Input::listen().context("cannot listen to keys and signals")?;
     let mut live = Live::of(&source, command);
     let mut screen = AlternateScreen::enter().context(CANNOT_DRAW)?;
-    // The screen shows the age of the figures.
+    // Redraw every second, because the screen shows the age of the figures.
     let mut clock = interval(Duration::from_secs(1));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !live.is_over() {

@@ -18,7 +18,7 @@ pub(super) struct TopRow {
     pub(super) figures: Figures,
     /// I/Os of the device in flight, of all ops.
     pub(super) inflight: Inflight,
-    /// The finding that the device or one of its I/Os hangs, if so.
+    /// The finding that the device or one of its I/Os is hung, if any.
     pub(super) overdue: Option<String>,
     /// If the phase on the screen is not recorded, the reason and the command that enables it.
     pub(super) hint: Option<String>,
@@ -37,7 +37,7 @@ impl TopRow {
         self.figures.ios() == 0 && self.figures.failed() == 0 && !self.is_hung()
     }
 
-    /// Whether the device hangs.
+    /// Whether the device is hung.
     pub(super) fn is_hung(&self) -> bool {
         self.inflight.is_hung()
     }

@@ -21,7 +21,7 @@ pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
     rows.sort_by(|a, b| {
         let order = compare(a, b, state);
         let order = if state.is_reversed { order.reverse() } else { order };
-        // A device that hangs has no latencies to sort by.
+        // A hung device has no latencies to sort by.
         let hung = if state.is_default_order() { oldest_if_hung(a, b) } else { Ordering::Equal };
         hung.then(order).then_with(|| natural(&a.device, &b.device)).then_with(|| a.op.cmp(&b.op))
     });
@@ -94,7 +94,7 @@ fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
     }
 }
 
-/// Devices that hang first, by age.
+/// Hung devices first, by age.
 fn oldest_if_hung(a: &TopRow, b: &TopRow) -> Ordering {
     let age = |row: &TopRow| if row.is_hung() { row.oldest().unwrap_or_default() } else { 0.0 };
     age(b).total_cmp(&age(a))

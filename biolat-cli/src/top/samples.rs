@@ -18,7 +18,7 @@ use super::{
 };
 use crate::window::{DeviceWindow, Figures, OpWindow, Window};
 
-/// Makes a histogram of counts by octave; an octave ends at this power of two in seconds.
+/// Makes a histogram from counts of buckets that end at these powers of two, in seconds.
 fn histogram(octaves: &[(i32, u64)]) -> Histogram {
     let buckets = octaves.iter().map(|&(octave, count)| (octave * 8, count)).collect();
     let seconds: f64 = octaves.iter().map(|&(octave, count)| f64::from(octave).exp2() * count as f64).sum();
@@ -85,7 +85,7 @@ impl TestScreen {
         self.state.apply(KeyEvent::new(code, modifiers), &shown)
     }
 
-    /// Presses keys that are letters.
+    /// Presses letter keys.
     pub(super) fn type_keys(&mut self, letters: &str) {
         for letter in letters.chars() {
             self.press(KeyCode::Char(letter));

@@ -16,7 +16,7 @@ pub(super) enum Ops {
     Only(String),
 }
 
-/// The selected row, wherever it is sorted to.
+/// The selected row, wherever sorting puts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) device: String,
@@ -48,7 +48,7 @@ pub(super) struct TopState {
     pub(super) is_reversed: bool,
     pub(super) phase: Phase,
     pub(super) ops: Ops,
-    /// Text that the names of devices must contain.
+    /// Text that device names must contain.
     pub(super) filter: String,
     pub(super) is_typing: bool,
     pub(super) is_paused: bool,
@@ -59,7 +59,7 @@ pub(super) struct TopState {
     pub(super) collections: u64,
 }
 
-/// What is on the screen when a key is pressed.
+/// The contents of the screen when a key is pressed.
 pub(super) struct Shown<'a> {
     pub(super) rows: &'a [TopRow],
     /// All ops.
@@ -68,7 +68,7 @@ pub(super) struct Shown<'a> {
     pub(super) has_admission: bool,
 }
 
-/// What a key or a signal does in addition to changing the state.
+/// The effect of a key or a signal, besides changing the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
@@ -77,7 +77,7 @@ pub(super) enum Action {
     Suspend,
 }
 
-/// The steps of + and -.
+/// Window lengths that + and - step through, in collections.
 const COLLECTIONS: [u64; 6] = [1, 2, 5, 10, 30, MAX_COLLECTIONS];
 
 /// Maximum number of collections in a window.
@@ -104,7 +104,7 @@ impl TopState {
         }
     }
 
-    /// Whether the user has not changed the order.
+    /// Whether the sort order is unchanged.
     pub(super) fn is_default_order(&self) -> bool {
         self.sort == DEFAULT_SORT && !self.is_reversed
     }
@@ -157,7 +157,7 @@ impl TopState {
         Action::Nothing
     }
 
-    /// The place of the selected row. If ops are now split differently, the place of any row of its device.
+    /// The index of the selected row. If ops are now split differently, the index of its device's first row.
     pub(super) fn place(&self, rows: &[TopRow]) -> Option<usize> {
         let mark = self.mark.as_ref()?;
         let exact = rows.iter().position(|row| mark.is(row));

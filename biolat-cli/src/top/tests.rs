@@ -75,7 +75,7 @@ fn fits_two_hundred_columns() {
     let shape =
         |line: usize| lines[line].chars().skip(105 + "INFL  OLDEST  ".len()).take(32).collect::<String>();
     assert!(shape(3).trim_end().ends_with("█     ▁     ▁"), "{lines:#?}");
-    // The slow window after the calm one, four times as slow.
+    // The slow window follows the calm one and is four times as slow.
     assert!(lines[3].ends_with("▂█"), "{lines:#?}");
     assert!(lines[4].ends_with("██"), "{lines:#?}");
 }
@@ -169,13 +169,13 @@ fn cycles_through_phases() {
     screen.type_keys("p");
     let lines = screen.lines(80, 12);
     assert!(lines[1].starts_with("admission latency"), "{lines:#?}");
-    // At most 2^-9 s.
+    // The bucket ends at 2^-9 s.
     assert!(lines[3].contains("nvme0n1") && lines[3].contains("1.9ms"), "{lines:#?}");
     screen.type_keys("p");
     let lines = screen.lines(80, 12);
     assert!(lines[1].starts_with("queue latency"), "{lines:#?}");
     assert!(!lines[2].contains("QUEUE"), "{lines:#?}");
-    // At most 2^-19 s: the middle of that bucket is 1.8 µs.
+    // The bucket ends at 2^-19 s: its midpoint is 1.8 µs.
     assert!(lines[3].contains("nvme0n1") && lines[3].contains("1.8µs"), "{lines:#?}");
     screen.press(Down);
     screen.press(Down);
@@ -188,7 +188,7 @@ fn cycles_through_phases() {
     screen.type_keys("p");
     let missing = "sda: the wait before a request exists (throttling, wait for a tag) is not recorded";
     assert!(screen.lines(200, 16).iter().any(|line| line.starts_with(missing)));
-    // A phase that no device has is left out.
+    // A phase that is not recorded for any device is skipped.
     for device in &mut screen.windows[0].devices {
         device.phases[0] = false;
     }
@@ -245,7 +245,7 @@ q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
     assert_eq!(screen.devices(), ["sdb", "nvme0n1", "sda"]);
     screen.type_keys("s");
     assert_eq!(screen.devices(), ["sda", "nvme0n1", "sdb"]);
-    // In red, and not dimmed like an idle one.
+    // A hung device is red, not dimmed like an idle one.
     screen.terminal.color = true;
     let buffer = screen.buffer(80, 9);
     assert_eq!((buffer[(0, 5)].fg, buffer[(75, 5)].fg), (Color::Red, Color::Red));
@@ -297,7 +297,7 @@ fn filters_devices() {
     assert!(screen.devices().is_empty());
     screen.press(Backspace);
     assert_eq!((screen.devices(), screen.press(Enter)), (own(&["sda", "sdb"]), Action::Nothing));
-    // After typing, letters are keys again.
+    // After the filter is entered, letters are commands again.
     assert_eq!(screen.press(Char('q')), Action::Quit);
     assert!(screen.lines(80, 8)[1].starts_with("devices with 'sd' · total latency"));
     screen.type_keys("f");
@@ -328,7 +328,7 @@ fn shows_the_selected_rows_histogram() {
     screen.press(Enter);
     let lines = screen.lines(80, 24);
     assert_eq!(lines[7], "sda all · 1000 I/Os · mean 5.5ms · 3 medium errors");
-    // Six octaves from 2^-9 s to 2^-2 s, each split in two; the first and the last half are empty.
+    // Half-octave lines: the first ends at 2^-8 s, the last at 2^-2 s.
     assert_eq!(lines[8], format!("2.8ms - 3.9ms    950   95%  {} p50", "█".repeat(40)));
     assert_eq!(lines[14], "  22ms - 31ms     49    5%  ██▏ p99");
     assert_eq!(lines[20], "177ms - 250ms      1   <1%  ▏ max");
@@ -393,7 +393,7 @@ fn shows_alerts() {
         "no answer for 3s, retrying: Connection refused",
     ];
     assert_eq!(lines[20..23], expected);
-    // The table is not pushed out.
+    // The table is not pushed off the screen.
     assert!(screen.lines(40, 6)[3].starts_with("sda"));
 }
 

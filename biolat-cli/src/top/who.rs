@@ -1,4 +1,4 @@
-//! The workloads of the selected row's device, below the table. They include all ops, regardless of the table.
+//! The workloads of the selected row's device, below the table. They include all ops, regardless of which ones the table shows.
 
 use biolat_model::text::format::{short_count, short_number, short_share};
 use ratatui::{
@@ -20,7 +20,7 @@ use crate::{
     workloads::WorkloadWindow,
 };
 
-/// A number of a workload, in the order of the screen.
+/// One of a workload's numbers; the variants are in on-screen order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Number {
     Share,
@@ -39,7 +39,7 @@ const BY_PRIORITY: [Number; 7] =
 /// Width of a number.
 const NUMBER: usize = 5;
 
-/// Minimum width for names, and the widest useful one.
+/// Minimum and maximum useful width for names.
 const SHORT_NAME: usize = 12;
 const LONG_NAME: usize = 32;
 
@@ -74,7 +74,7 @@ impl Number {
     }
 }
 
-/// The number of lines it needs below the title.
+/// The number of lines needed below the title.
 pub(super) fn height(row: &TopRow, view: &TopView<'_>) -> usize {
     1 + workloads(row, view).map_or(1, |(_, workloads)| workloads.len().max(1))
 }
@@ -132,7 +132,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView
     Table::new(rows, widths).header(titles).column_spacing(gap).render(area, buffer);
 }
 
-/// The numbers that fit next to a name, in the order of the screen.
+/// The numbers that fit next to a name, in on-screen order.
 fn fitting(workloads: &[WorkloadWindow], width: usize, gap: usize) -> Vec<Number> {
     let has_errors = workloads.iter().any(|workload| workload.all.errors > 0);
     let wanted = BY_PRIORITY.into_iter().filter(|number| has_errors || *number != Number::Errors);
@@ -194,7 +194,7 @@ WORKLOAD         SHARE  IOPS DEPTH   p99
 backup.service     90%  8000    12 1.6ms
 postgresql.serv…   10%   100   1.3  13ms";
         assert_eq!(screen.lines(40, 12)[7..11].join("\n"), expected);
-        // The histogram replaces it, and each key closes what it opened.
+        // The histogram replaces the workloads, and each key closes what it opened.
         screen.press(Enter);
         assert!(screen.lines(80, 24)[7].starts_with("sda all · 1000 I/Os"));
         screen.type_keys("ww");

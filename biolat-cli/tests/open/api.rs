@@ -7,7 +7,7 @@ use crate::{
     server::Open,
 };
 
-/// Splits an answer into its head, without the requested range, and its intervals.
+/// Splits a response into its head, without the requested range, and its intervals.
 fn parts(mut answer: Value) -> (Value, Value) {
     let fields = answer.as_object_mut().unwrap();
     let intervals = fields.remove("intervals").unwrap_or_default();
@@ -15,7 +15,7 @@ fn parts(mut answer: Value) -> (Value, Value) {
     (answer, intervals)
 }
 
-/// Compares two values, and reports the place of the first difference.
+/// Compares two values, and reports where they first differ.
 fn assert_same(path: &str, one: &Value, other: &Value) {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
@@ -41,7 +41,7 @@ fn api_returns_what_the_file_contains() {
     let (answered, intervals) = parts(open.json(&all));
     assert_eq!(answered, head);
     assert_same("", &intervals, &file.intervals.clone().into());
-    // Now is the time of saving.
+    // "Now" is the time when the file was saved.
     let last = open.json("/api/v1/history?from=-2h");
     assert_eq!(last["to"], json!(SAVED as f64));
     assert_same("", &parts(last).1, &file.intervals[24 * 60..].into());
@@ -78,7 +78,7 @@ fn daemon_only_paths_are_not_found() {
     assert_eq!(unknown, "not found; available paths: /api/v1/snapshot, /api/v1/slow, /api/v1/history, /\n");
 }
 
-/// A daemon without a collection can have the history of its predecessor.
+/// A daemon that has not collected yet can already have its predecessor's history.
 #[test]
 fn a_file_without_a_snapshot_can_be_served() {
     let whole = SavedFile::of(600, 0);

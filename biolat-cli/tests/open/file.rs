@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 pub(crate) const SAVED: u64 = 1_767_582_120;
 pub(crate) const HOUR: u64 = 3600;
 
-/// Seconds before the end at which reads of this drive took four seconds, and their number.
+/// How long before the end reads stalled for four seconds, on which drive, and how many.
 pub(crate) const STALL: u64 = 9 * HOUR;
 pub(crate) const STALLED: &str = "nvme1n1";
 pub(crate) const STALLS: u64 = 3;
@@ -33,7 +33,7 @@ pub(crate) const WORKLOADS: [&str; 2] = ["/system.slice/<b>db</b>.service", "/sy
 
 const DRIVES: [&str; 3] = ["nvme0n1", STALLED, "sda"];
 
-/// The name of a host can contain anything.
+/// A host name can contain anything.
 pub(crate) const HOST: &str = "<i>db1</i>";
 
 /// A file, removed on drop.
@@ -45,7 +45,7 @@ pub(crate) struct SavedFile {
 }
 
 impl SavedFile {
-    /// Writes the minutes of this many seconds until `ago` seconds before the time of saving.
+    /// Writes minute intervals for this many seconds, ending `ago` seconds before the time of saving.
     pub(crate) fn of(seconds: u64, ago: u64) -> Self {
         let to = SAVED - ago;
         let minutes: Vec<_> = (1..=seconds / 60).map(|number| minute(to - seconds + number * 60)).collect();
@@ -90,7 +90,7 @@ fn list(value: &Value) -> &[Value] {
 fn head(minutes: &[Period], from: u64, to: u64) -> (ApiHistory, Snapshot) {
     let of = |seconds: u64| at(seconds as f64);
     let mut head = ApiHistory::of(HOST, Duration::from_secs(60), [of(from), of(to)], None);
-    // The daemon had more than was saved.
+    // The daemon's history went back further than the saved part.
     let kept = Some((SAVED - 26 * HOUR) as f64);
     head.complete_from = kept;
     head.ten_seconds_from = kept;

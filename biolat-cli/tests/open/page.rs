@@ -8,7 +8,7 @@ use crate::{
     server::Open,
 };
 
-/// Opens the page and waits for its first contents.
+/// Opens the page and waits for it to load.
 fn open(server: &Open, fragment: &str, options: &Value) -> Browser {
     let mut browser = Browser::start();
     let mut options = options.clone();
@@ -19,7 +19,7 @@ fn open(server: &Open, fragment: &str, options: &Value) -> Browser {
     browser
 }
 
-/// Waits for the chosen range.
+/// Waits for the chosen range to load.
 fn loaded(browser: &mut Browser) {
     browser.wait_for("biolat.state.range && !biolat.state.loading && biolat.state.drawn > 0");
 }
@@ -43,7 +43,7 @@ fn shows_the_whole_file() {
     let all = file.ios(SAVED - 26 * HOUR, SAVED);
     assert_eq!(shown(&mut browser), [SAVED - 26 * HOUR, SAVED, all]);
 
-    // The host, and that this is not live.
+    // The page shows the host, and that the figures are not live.
     assert_eq!(browser.text("#host"), HOST);
     assert_eq!(browser.text("#state"), "saved history, not live");
     let time = browser.evaluate(&format!("new Date({SAVED}000).toTimeString().slice(0, 8)"));
@@ -59,7 +59,7 @@ fn shows_the_whole_file() {
     browser.press(" ");
     assert_eq!(browser.evaluate("biolat.state.paused"), false);
 
-    // The I/O of each workload and of all sizes.
+    // The workloads add up to all I/O, and all requests are in one size band.
     let mut ios = [0; 2];
     for (count, workload) in ios.iter_mut().zip(WORKLOADS) {
         browser
@@ -75,7 +75,7 @@ fn shows_the_whole_file() {
     assert_eq!(browser.evaluate(sizes), json!(["4 to 16 KiB"]));
     assert_eq!(browser.evaluate("document.querySelectorAll('#devices tbody tr').length"), 3);
 
-    // By keyboard to the stall: ten minutes around it, with its I/Os.
+    // Go to the stall by keyboard: the page shows ten minutes around it, with its I/Os.
     let stalls = browser.evaluate("biolat.state.day.filter(({ slowest }) => slowest > 1)");
     assert_eq!(stalls.as_array().unwrap().len(), 1, "{stalls}");
     assert_eq!(
@@ -106,7 +106,7 @@ fn shows_the_whole_file() {
     assert_eq!(browser.evaluate("location.hash"), "");
     assert_eq!(browser.faults(), [""; 0]);
 
-    // Nothing is requested from a server that has exited, and nothing is lost.
+    // After the server exits, the page sends no requests and shows no error.
     assert!(server.interrupt().success());
     let asked = "performance.getEntriesByType('resource').length";
     let before = browser.evaluate(asked);
@@ -116,7 +116,7 @@ fn shows_the_whole_file() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// Minutes of a day, saved hours later.
+/// Twenty minutes of a day, saved hours later.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn shows_a_whole_part_of_a_day() {

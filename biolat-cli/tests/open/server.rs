@@ -15,7 +15,7 @@ use crate::http;
 /// Killed on drop.
 pub(crate) struct Open {
     pub(crate) child: Child,
-    /// The line that it has printed.
+    /// The line it printed.
     pub(crate) line: String,
     pub(crate) address: SocketAddr,
 }
@@ -31,7 +31,7 @@ impl Open {
         Self::run(&mut command(file))
     }
 
-    /// Runs the command until it serves.
+    /// Starts the command and waits until it serves.
     pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

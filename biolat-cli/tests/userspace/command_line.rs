@@ -29,7 +29,7 @@ fn help_names_every_command() {
 
 #[test]
 fn help_of_each_command_fits_a_terminal() {
-    // The options of check are the daemon's.
+    // `check` takes the daemon's options.
     for name in COMMANDS.into_iter().filter(|name| *name != "check") {
         let help = works(&[name, "--help"]);
         fits_a_terminal(name, &help);

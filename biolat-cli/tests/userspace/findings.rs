@@ -47,7 +47,7 @@ fn json_is_the_window() {
     );
 }
 
-/// The collections after the fifth are from the next daemon.
+/// The collections after the fifth are from a restarted daemon.
 #[test]
 fn continues_after_a_restart() {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -63,7 +63,7 @@ fn continues_after_a_restart() {
     let summary = stdout.lines().find(|line| line.contains(" I/Os per second")).unwrap();
     let (length, figures) = summary.split_once(" s since the restart of biolat: ").unwrap();
     assert!(length.parse::<f64>().unwrap() >= 1.5, "{stdout}");
-    // The bucket for 0 has one read more, which can be rounded up or down.
+    // The zero bucket has one more read, so the rounded rate can be 200 or 201.
     let rate = figures.split_once(", ").unwrap().1.split_once(" I/Os per second").unwrap().0;
     assert!(["200", "201"].contains(&rate), "{stdout}");
 }

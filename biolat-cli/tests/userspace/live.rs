@@ -155,7 +155,6 @@ fn measures_for_a_given_length() {
     fails(&run(&["worst", "--for", "5m"]), &["--for is the length of a range that begins at --at"]);
 }
 
-/// Needs no terminal.
 #[test]
 fn top_prints_json_without_a_terminal() {
     let output = once(&["top", "-j", "--host", &biolat(None).to_string()]);
@@ -290,14 +289,14 @@ fn ctrl_c_works_while_the_output_is_stalled() {
     let address = biolat(None).to_string();
     let (_reader, writer) = io::pipe().unwrap();
     let mut filler = writer.try_clone().unwrap();
-    // More than fits: it blocks until the test ends.
+    // More than fits in the pipe: the write blocks until the test ends.
     thread::spawn(move || filler.write_all(&[b'x'; 2 << 20]));
     let mut child = command(&["hist", "--host", &address, "200ms"])
         .stdout(writer.try_clone().unwrap())
         .stderr(writer)
         .spawn()
         .unwrap();
-    // Until then, the signal has its default action.
+    // Until the process handles the signal, the default action applies.
     let handles_signals = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -369,7 +368,7 @@ fn verifies_tls_certificates() {
     let address = biolat(Some(&config));
     let url = format!("https://{address}");
     shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", trusted, "200ms", "1"]));
-    // The server's own certificate instead of a CA's is also enough.
+    // The server's own certificate works as well as a CA's.
     let own = folder.0.join("server.pem");
     shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
     for by in
@@ -434,7 +433,7 @@ fn rejects_hostile_responses() {
     }
 }
 
-/// Endless or malformed responses: each results in a one-line error, in time.
+/// Endless or malformed responses: each results in a one-line error, promptly.
 #[test]
 fn gives_up_on_endless_responses() {
     // Larger than any limit.

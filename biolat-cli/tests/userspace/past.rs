@@ -54,8 +54,8 @@ fn add(series: &mut SeriesView, index: i32, count: u64, ns: u128) {
     }
 }
 
-/// A day of 8 drives with 60 reads of a millisecond per minute. In the minute of the stall, one drive has 7 reads of 4 s, and a
-/// write of another drive fails.
+/// A day of 8 drives, each with 60 reads of one millisecond per minute. In the minute of the stall, one drive has 7 reads of 4 s,
+/// and a write on another drive fails.
 pub(crate) fn day(now: u64) -> SharedHistory {
     let history = SharedHistory::new(
         HistoryLimits { age: Duration::from_secs(93_600), bytes: 16 << 20 },
@@ -142,7 +142,7 @@ fn finds_the_stall() {
     let address = biolat(day(now));
     let stall = now - 60 * STALL;
 
-    // Without knowing the time.
+    // Find the stall without knowing when it happened.
     let worst = of(address, &["worst"]);
     let lines: Vec<_> = worst.lines().collect();
     assert!(lines[0].starts_with("the history of biolat-daemon "), "{worst}");
@@ -161,7 +161,7 @@ fn finds_the_stall() {
         worst.lines().filter(|line| line.contains("nvme5n1  ") && line.contains("write")).collect();
     assert_eq!(failed.len(), 1, "{worst}");
 
-    // By its time of day.
+    // Find it by its time of day.
     let window = of(address, &["at", &date(stall, "%H:%M"), "--for", "5m", "-D"]);
     assert!(window.contains(&format!("{time} to {}, 300 s", date(stall + 300, "%H:%M:%S"))), "{window}");
     assert!(window.contains("Slowest I/Os:") && window.contains("postgresql.service"), "{window}");
@@ -173,7 +173,7 @@ fn finds_the_stall() {
     let at = ["--at", &date(stall, "%H:%M"), "--for", "5m", "-D"];
     assert_eq!(of(address, &[&["hist"], &at[..]].concat()), window);
 
-    // By size and by workload, as live. I/O that was not counted by workload is attributed to `other`.
+    // By size and by workload, as in live windows. I/O that was not counted by workload is attributed to `other`.
     let at_stall = ["--at", &date(stall, "%H:%M"), "--for", "1m"];
     let sizes = of(address, &[&["sizes"], &at_stall[..]].concat());
     assert!(sizes.contains(&format!("{DRIVE} read: device latency by size")), "{sizes}");
@@ -184,7 +184,7 @@ fn finds_the_stall() {
     assert!(rows[0].starts_with("  postgresql.service  ") && rows[1].starts_with("  other  "), "{who}");
     assert!(rows.iter().any(|row| row.starts_with("  67 I/O in 60 s")), "{who}");
 
-    // As JSON, minute by minute: one of them has it.
+    // As JSON, minute by minute: only one minute has the stall.
     let since = stall - 120;
     let (since, until) = (since.to_string(), (since + 300).to_string());
     let json = of(address, &["since", &since, "--until", &until, "-jD", "--every", "60"]);
@@ -238,14 +238,14 @@ fn reads_answers_of_any_size() {
         let blocks = window["blocks"].as_array().unwrap();
         ios += blocks.iter().map(|block| block["ios"].as_u64().unwrap()).sum::<u64>();
     }
-    // 160 buckets, in each of which a collection has one more than the one before.
+    // In each of 160 buckets, every collection adds one I/O more than the previous one.
     assert_eq!((json.lines().count(), ios), (100, 30 * 160 * (100 * 101 / 2)));
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"version\":1,\"biolat\":\"0.1.0\",\"host\":\"db1\",\
                     \"interval\":5,\"from\":0,\"to\":1,\"complete_from\":0,\"ten_seconds_from\":0,\"collections_from\":0";
 
-/// Each is rejected with one line, in time and in bounded memory.
+/// Each is rejected with a one-line error, promptly and in bounded memory.
 #[test]
 fn rejects_invalid_histories() {
     let with = |rest: &str| format!("{HEAD}{rest}");

@@ -179,7 +179,7 @@ const INTERVAL: &str = "{\"began\":1767582000,\"taken\":1767582060,\"seconds\":6
                         \"slow\":[],\"slow_dropped\":0}\n";
 const END: &str = "{\"end\":{\"intervals\":1}}\n";
 
-/// Each is rejected with one clear line, and is not taken for a history.
+/// Each is rejected with one clear line, and is not mistaken for a history.
 #[test]
 fn rejects_invalid_files() {
     let folder = Folder::new("saved-bad");
@@ -260,7 +260,7 @@ fn reports_unwritable_places() {
         .output()
         .unwrap();
     fails(&output, &["cannot write ", "full: File too large"]);
-    // A daemon that is cut off in the middle.
+    // A response that is cut off in the middle.
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"version\":1,\"biolat\"";
     let half = server_of(half).to_string();
     let cut = run(&["save", folder.0.join("cut").to_str().unwrap(), "--host", &half]);
@@ -336,7 +336,7 @@ fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
     gzip(format!("{}{}{end}\n", head(|_| ()), lines.collect::<String>()).as_bytes())
 }
 
-/// Such a host does not exist: ten times the devices must take ten times as long, not a hundred times.
+/// No real host is this large, but ten times the devices must take ten times as long, not a hundred times.
 #[test]
 fn reads_crowded_files_in_linear_time() {
     let folder = Folder::new("saved-crowded");

@@ -1,4 +1,4 @@
-//! Runs `biolat`. Shares servers, snapshots and certificates with the daemon's tests.
+//! Helpers for running `biolat`. Servers, snapshots and certificates are shared with the daemon's tests.
 
 #![allow(dead_code, reason = "the daemon's tests use all of it")]
 
@@ -43,12 +43,12 @@ pub(crate) fn works(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Sends the signal of Ctrl-C.
+/// Sends SIGINT, like Ctrl-C.
 pub(crate) fn interrupt(child: &Child) {
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
-/// Sends the signal of Ctrl-C. The program must exit soon, successfully and without output.
+/// Sends SIGINT, like Ctrl-C. The program must exit soon, successfully and without output.
 pub(crate) fn ends_on_ctrl_c(child: Child) {
     let began = Instant::now();
     interrupt(&child);

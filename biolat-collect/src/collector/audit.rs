@@ -1,8 +1,8 @@
 //! Audits one device: finds completions in the disk statistics that the probe missed.
 //!
-//! The probe runs before the kernel accounts a completion. So counters that are read *after* the disk statistics include
-//! everything in the disk statistics, and any excess of the disk statistics consists of completions that the probe missed. The
-//! largest excess so far is a lower bound, and exact when the device is quiet.
+//! The probe runs before the kernel accounts a completion, so counters read *after* the disk statistics include everything in
+//! them, and any excess in the disk statistics is completions that the probe missed. The largest excess so far is a lower bound
+//! on the misses, exact when the device is quiet.
 
 use biolat_model::device::Group;
 
@@ -12,8 +12,8 @@ use crate::device::diskstats::DiskStats;
 /// The ongoing audit of a device.
 #[derive(Clone, Debug)]
 pub(super) struct Audit {
-    /// Excess of the disk statistics when the audit was opened. At first it includes completions between the two readings, and
-    /// hides that many misses; see [`Audit::tighten`].
+    /// Excess of the disk statistics over the counters when the audit was opened. At first it includes completions between the
+    /// two readings, and hides that many misses; see [`Audit::tighten`].
     initial_excess: [i128; 4],
     /// Known losses before the audit, on any device.
     initial_losses: u64,
@@ -21,7 +21,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Opens an audit, with counters that were read *before* the disk statistics, so a completion in between never looks missed.
+    /// Opens an audit with counters read *before* the disk statistics, so a completion in between never looks missed.
     pub(super) fn open(counted: &DiskStats, diskstats: &DiskStats, losses: u64) -> Self {
         Self {
             initial_excess: Group::ALL.map(|group| excess(diskstats, counted, group)),
@@ -30,14 +30,14 @@ impl Audit {
         }
     }
 
-    /// Checks disk statistics that were read before the counters. `losses` are accounted completions that were lost for a known
+    /// Compares disk statistics with counters read after them. `losses` counts accounted completions that were lost for a known
     /// reason, on any device.
     pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
         let excesses = Group::ALL.map(|group| {
             let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize];
             u64::try_from(excess).unwrap_or(0)
         });
-        // A loss explains one completion in one group, whichever it is, not one in each group.
+        // A loss explains one completion in a single group (any group), not one in every group.
         let known = losses.saturating_sub(self.initial_losses) + self.missed.iter().sum::<u64>();
         let mut unexplained = excesses.iter().sum::<u64>().saturating_sub(known);
         for (missed, excess) in self.missed.iter_mut().zip(excesses) {
@@ -47,8 +47,8 @@ impl Audit {
         }
     }
 
-    /// Lowers the initial excess, using counters that were again read before the disk statistics: it cannot have been larger than
-    /// the current excess.
+    /// Lowers the initial excess to the current one, which it cannot have exceeded. The counters were again read before the disk
+    /// statistics.
     pub(super) fn tighten(&mut self, counted: &DiskStats, diskstats: &DiskStats) {
         for group in Group::ALL {
             let initial = &mut self.initial_excess[group as usize];
@@ -56,7 +56,7 @@ impl Audit {
         }
     }
 
-    /// Returns the audit as it is kept for the next daemon.
+    /// Returns the audit's record for the next daemon.
     pub(super) fn to_record(&self) -> AuditRecord {
         let Self { initial_excess, initial_losses, missed } = self;
         AuditRecord {
@@ -111,7 +111,7 @@ mod tests {
         );
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
         assert_eq!(audit.missed()[0], (Group::Read, 10));
-        // The number never shrinks.
+        // The number of misses never shrinks.
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([260, 9, 0, 0]), 0);
         assert_eq!(audit.missed()[..2], [(Group::Read, 10), (Group::Write, 1)]);
     }

@@ -54,7 +54,7 @@ pub(super) struct KnownDevice {
     pub(super) shown: bool,
     pub(super) since: SystemTime,
     pub(super) audit: Option<Audit>,
-    /// Whether the device was quiet during a collection, so the audit's baseline is exact.
+    /// Whether the device was quiet during a collection, which makes the audit's baseline exact.
     was_quiet: bool,
     /// Whether the kernel records when requests are dispatched, judging by the latest ones.
     pub(super) has_dispatch_times: bool,
@@ -118,7 +118,7 @@ impl Devices {
         self.unresolved_completions
     }
 
-    /// Returns the devices as they are kept for the next daemon.
+    /// Returns the devices' records for the next daemon.
     pub(super) fn to_records(&self) -> Vec<DeviceRecord> {
         self.known.iter().map(|(&id, known)| known.to_record(id)).collect()
     }

@@ -34,15 +34,15 @@ pub struct Settings {
     /// Selects the devices to show.
     pub selection: Selection,
     pub probe: biolat_probe::Options,
-    /// Time between two collections.
+    /// Time between collections.
     pub interval: Duration,
     /// Whether to filter system calls in the collector's thread.
     pub seccomp: bool,
-    /// What the previous daemon has kept, and where to keep it for the next one.
+    /// State kept by the previous daemon, and the place to keep it for the next one.
     pub kept: Option<Kept>,
 }
 
-/// A running collector. It ends when this handle and the task that follows uevents are dropped.
+/// A running collector. It ends once both this handle and the task that follows uevents are dropped.
 pub struct Handle {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     commands: SyncSender<CollectorCommand>,
@@ -52,7 +52,7 @@ pub struct Handle {
 impl Handle {
     /// Attaches the probe and starts collecting in a thread that drops its privileges. Returns once the probe is attached.
     ///
-    /// Opens every socket that the collector needs, because its thread cannot open any afterwards.
+    /// Opens every socket that the collector needs, because its thread cannot open any once it has dropped its privileges.
     pub async fn start(settings: Settings) -> Result<Self> {
         let uevents = Uevents::subscribe();
         let (sender, snapshots) = watch::channel(None);
@@ -86,7 +86,7 @@ impl Handle {
         Ok(Self { snapshots, commands, scrapes })
     }
 
-    /// Returns the snapshots as they are published; `None` before the first. The channel closes when the collector has ended.
+    /// Returns the snapshots as they are published; `None` before the first. The channel closes when the collector ends.
     pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
     }

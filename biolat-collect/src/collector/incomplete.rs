@@ -1,6 +1,6 @@
 //! Decides which I/Os of a reading to count. The kernel copies a CPU's counters while the probe may be writing them, so an I/O
-//! that completes meanwhile can be in some counters and not yet in others. It is left for the next reading, so counts that have
-//! to be equal always are.
+//! that completes during the copy can be in some counters and not yet in others. Such an I/O is left for the next reading, so
+//! counts that must be equal always are.
 
 use biolat_common::{
     bucket,
@@ -14,8 +14,8 @@ use biolat_common::{
 pub(super) struct Kind {
     /// Whether they are counted by size.
     pub(super) has_sizes: bool,
-    /// Whether they are reads or writes. Among these only an empty flush, which is accounted as a write, has no data, and it is
-    /// not dispatched.
+    /// Whether they are reads or writes. The only ones without data are empty flushes, which are accounted as writes and not
+    /// dispatched.
     pub(super) is_read_or_write: bool,
     /// Whether some I/Os with data were not dispatched.
     pub(super) has_undispatched: bool,
@@ -27,15 +27,15 @@ impl Kind {
         self.has_sizes && self.is_read_or_write
     }
 
-    /// Whether all I/Os with data were dispatched, so their device times are those of the bands.
+    /// Whether all I/Os with data were dispatched, in which case their device time equals the sum over the bands.
     fn has_dispatched_all_data(self, sizes: &Sizes) -> bool {
         !self.has_undispatched && sizes.undispatched == 0
     }
 }
 
 /// Limits the growth of the counters (summed over all CPUs) and of the per-CPU completions to the I/Os in the reference, which
-/// are complete. The probe counts bytes and the queue, device and unsplit times of these series only by workload, so they are
-/// left alone; admission times and the times of the bands are in the counters.
+/// are complete. For these series, the probe counts bytes and the queue, device and unsplit times only by workload, so they are
+/// left alone; admission times and the bands' times are in the counters.
 pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let groups = growth.series.cells.chunks_mut(bucket::CELLS / size::BAND_CELLS);
     for (group, &count) in groups.zip(&reference.cells) {
@@ -52,7 +52,8 @@ pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &m
     }
 }
 
-/// Limits the growth of the counters (summed over all CPUs) and of the per-CPU completions to I/Os that all of them include.
+/// Limits the growth of the counters (summed over all CPUs) and of the per-CPU completions to the I/Os that every counter
+/// includes.
 pub(super) fn exclude_incomplete(growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let Counters { series, sizes } = growth;
     let mut total = count(series, Phase::Total);
@@ -109,7 +110,7 @@ fn reduce_phase(series: &mut Series, phase: Phase, to: u64) {
     reduce(series.cells.iter_mut().map(|cell| &mut cell[phase as usize]), to);
 }
 
-/// Removes this many I/Os with data from the counts by size and by latency.
+/// Removes `surplus` I/Os with data from the counts by size and by latency.
 fn reduce_bands(sizes: &mut Sizes, mut surplus: u64) {
     let mut bands: [(u64, usize); BANDS] = std::array::from_fn(|band| (count_in_band(sizes, band), band));
     bands.sort_unstable_by(|one, other| other.cmp(one));
@@ -121,13 +122,13 @@ fn reduce_bands(sizes: &mut Sizes, mut surplus: u64) {
     }
 }
 
-/// Makes the series' device time and the sum of the bands' device times equal, at the smaller of the two.
+/// Makes the series' device time equal to the sum of the bands' device times, by lowering the larger to the smaller.
 fn equalize_device_time(series: &mut Series, sizes: &mut Sizes) {
     reduce_device_time(sizes, series.device_ns);
     series.device_ns = sizes.band_ns.iter().sum();
 }
 
-/// Reduces the device times of the bands until they add up to at most this, beginning with bands that have no I/Os left.
+/// Reduces the device times of the bands until they add up to at most `to`, starting with bands that have no I/Os left.
 fn reduce_device_time(sizes: &mut Sizes, to: u64) {
     let Sizes { band_ns, bands, .. } = sizes;
     let mut surplus = band_ns.iter().sum::<u64>().saturating_sub(to);
@@ -140,8 +141,8 @@ fn reduce_device_time(sizes: &mut Sizes, to: u64) {
     }
 }
 
-/// Returns the sum of all counts and times. Counters only grow, so it changes whenever one of them does. Bytes, errors, requeues
-/// and `undispatched` are not included: they do not decide whether an I/O is complete.
+/// Returns the sum of all counts and times. Counters only grow, so the sum changes whenever one of them does. Bytes, errors,
+/// requeues and `undispatched` are left out, because they do not show whether an I/O is complete.
 pub(super) fn amount(counters: &Counters) -> u64 {
     let Counters { series, sizes } = counters;
     let counts = sum(series.cells.as_flattened()) + sum(&sizes.requests) + sum(sizes.bands.as_flattened());
@@ -153,7 +154,7 @@ fn sum<'a>(counts: impl IntoIterator<Item = &'a u32>) -> u64 {
     counts.into_iter().map(|&count| u64::from(count)).sum()
 }
 
-/// Reduces counts to this sum, beginning with the largest.
+/// Reduces counts until they add up to at most `to`, starting with the largest.
 fn reduce<'a>(counts: impl IntoIterator<Item = &'a mut u32>, to: u64) {
     let mut counts: Vec<_> = counts.into_iter().filter(|count| **count > 0).collect();
     let mut surplus = sum(counts.iter().map(|count| &**count)).saturating_sub(to);
@@ -186,7 +187,7 @@ mod tests {
         size_cell: usize,
         latency_cell: usize,
         kind: IoKind,
-        /// Steps that the copy of the counters sees. The next copy sees all.
+        /// Steps that are visible in this copy of the counters. The next copy includes all of them.
         seen: [bool; 8],
     }
 
@@ -311,7 +312,7 @@ mod tests {
                 let expected = reference(late.iter().copied().chain(complete));
                 all.extend(late.drain(..).chain(complete));
                 late.extend(torn);
-                // These are counted only by workload.
+                // The probe counts these times only by workload.
                 for counters in [&mut counters, &mut copy] {
                     (counters.series.device_ns, counters.series.unsplit_ns) = (0, 0);
                 }
@@ -339,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Two I/Os of different sizes with the same latency, one of them late: its band must get no time.
+    /// Two I/Os of different sizes with the same latency, one of them late: a band left without I/Os must get no time.
     #[test]
     fn band_without_ios_has_no_time() {
         for late in [4, 8] {

@@ -1,9 +1,9 @@
 //! I/Os in flight: how many there are, and the age of the oldest one on each device.
 //!
-//! A hung device has to be reported in each collection, without slowing down a busy node. No I/O can become older than the oldest
+//! A hung device must be reported in every collection, without slowing down a busy node. No I/O can become older than the oldest
 //! one, so that one is looked up first: while it is pending, its age is the answer. Otherwise all requests of the device are
-//! surveyed: immediately if the device has just stalled, otherwise when its turn comes. A device that keeps stalling also has to
-//! wait for its turn; until then the age is a lower bound.
+//! surveyed, immediately if the device has just stalled, or else when its turn comes. A device that keeps stalling also waits its
+//! turn; until then the age is a lower bound.
 
 use std::{
     collections::BTreeMap,
@@ -23,16 +23,16 @@ use crate::device::{
     sysfs::{hardware_queues, inflight},
 };
 
-/// Surveys may take 1/125 of the time, a budget of 0.8 % of one CPU.
+/// Surveys may use 1/125 of the time, which is 0.8 % of one CPU.
 const SHARE: u32 = 125;
 
-/// Maximum time that surveys can borrow from later collections: the share of one minute.
+/// Maximum time that surveys can borrow from later collections: one minute's share.
 const MOST_DEBT: Duration = Duration::from_millis(60_000 / SHARE as u64);
 
 /// Time for which a device without I/Os in flight counts as surveyed.
 const SURVEY_LASTS: Duration = Duration::from_secs(10);
 
-/// State of a device between two collections.
+/// State of a device between collections.
 #[derive(Default)]
 struct InflightState {
     latest: Inflight,
@@ -52,7 +52,7 @@ struct Pending {
     age: Duration,
 }
 
-/// Position of one run of the program: some slots of a hardware queue.
+/// The slots of a hardware queue that one run of the program looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     hardware_queue: u32,
@@ -120,7 +120,7 @@ impl Budget {
     }
 }
 
-/// Returns all these devices in ascending order, beginning after `last`, and wrapping around.
+/// Returns all the devices in ascending order, starting after `last` and wrapping around.
 fn after(devices: &[u64], last: u64) -> impl Iterator<Item = u64> {
     let (before, after) = devices.split_at(devices.partition_point(|&id| id <= last));
     after.iter().chain(before).copied()
@@ -159,7 +159,7 @@ impl InflightState {
 }
 
 impl Surveys {
-    /// Looks for I/Os in flight on each shown device, using disk statistics that were read in this collection.
+    /// Looks for I/Os in flight on each shown device, using the disk statistics read in this collection.
     pub(super) fn look(
         &mut self,
         devices: &Devices,

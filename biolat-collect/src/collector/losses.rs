@@ -13,7 +13,7 @@ use super::refusals::Refusals;
 pub(super) struct Losses {
     /// By reason, including reasons with a count of 0.
     pub(super) by_reason: BTreeMap<Name, u64>,
-    /// Losses that the disk statistics account for, over all devices.
+    /// Losses that the disk statistics include, over all devices.
     pub(super) accounted: u64,
 }
 

@@ -59,10 +59,10 @@ pub use handle::{Handle, Settings};
 pub use keep::Kept;
 pub use slots::slots_at_start;
 
-/// The collector: its parts, which each collection visits in turn.
+/// The collector, as the parts that each collection goes through in turn.
 pub struct Collector {
     host: Host,
-    /// Time between two collections.
+    /// Time between collections.
     interval: Duration,
     probe: Probe,
     started: SystemTime,
@@ -75,7 +75,7 @@ pub struct Collector {
     surveys: Surveys,
     slow: SlowIoLog,
     refusals: Refusals,
-    /// Counts of the probes that this one has replaced.
+    /// Counts of the probes that the current one has replaced.
     earlier: EarlierProbes,
     /// Requeues for which the kernel did not run the probe.
     requeue_misses: u64,
@@ -91,8 +91,8 @@ impl Collector {
         &mut self.probe
     }
 
-    /// Drops the privileges of the calling thread, which collects, and of the threads that read sysfs and wait for runs of the
-    /// probe.
+    /// Drops the privileges of the calling thread, which is the collector's, and of the threads that read sysfs and wait for runs
+    /// of the probe.
     fn drop_privileges(&mut self, filter: bool) -> Result<()> {
         let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
         reader.context("the thread that reads sysfs does not answer")??;
@@ -130,7 +130,7 @@ impl Collector {
         let no_room = self.slots.add_no_room(self.probe.without_room());
         if index.iter().map(|(key, _)| key).chain(no_room).any(|key| self.devices.is_unresolved(*key)) {
             self.rescan()?;
-            // The scan may have ended series, whose slots must no longer be read as theirs.
+            // The scan may have ended series, and their slots must no longer be read as theirs.
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
@@ -149,7 +149,7 @@ impl Collector {
         Ok(self.snapshot(lost, program))
     }
 
-    /// Scans the devices now. If that blocks, the known devices stay unchanged, and a late result is used next time.
+    /// Scans the devices now. If that blocks, the known devices stay unchanged, and the next scan applies the late result.
     fn rescan(&mut self) -> Result<()> {
         self.devices.scan(&mut self.sysfs, &mut self.store, &mut self.probe)?;
         self.end_quarantine()?;
@@ -157,7 +157,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Provides slots, and the series of the shown devices.
+    /// Adds slots, and creates the series of the shown devices.
     fn provide_series(&mut self) {
         self.slots.provide(&mut self.store, &mut self.probe.maps, &self.devices);
         if let Err(error) = self.release_slots() {
@@ -172,7 +172,7 @@ impl Collector {
         self.release_slots()
     }
 
-    /// Releases slots that are new or whose quarantine is over, once their baselines are kept for the next daemon.
+    /// Releases slots that are new or out of quarantine, once their baselines are kept for the next daemon.
     fn release_slots(&mut self) -> Result<()> {
         if self.store.has_uncommitted() {
             self.commit();
@@ -183,15 +183,15 @@ impl Collector {
     /// Switches the workload tables, for [`Workloads::read`].
     fn switch_workloads(&mut self) -> Result<()> {
         if self.probe.workloads.as_ref().is_some_and(|maps| !maps.is_taken()) {
-            // A table was left by a failed collection or by the previous daemon. Before it is used again, the next daemon has to
-            // know that it was taken.
+            // A failed collection or the previous daemon left a table. Before it is reused, the kept state must record that it
+            // was taken.
             self.workloads.take(&mut self.probe)?;
             self.commit();
         }
         self.workloads.switch(&mut self.probe)
     }
 
-    /// Whether everything counted before the switch can be taken. Waits for that until the timeout.
+    /// Waits, up to the timeout, until everything counted before the switch can be taken. Returns whether it can.
     fn workloads_are_at_rest(&self, timeout: Duration) -> bool {
         self.probe.workloads.as_ref().is_none_or(|maps| maps.wait_for_rest(timeout))
     }
@@ -275,7 +275,7 @@ impl Collector {
         }
     }
 
-    /// Returns the workloads. Only this many slots are counted by workload.
+    /// Returns the workloads. Only the first `slots` slots are counted by workload.
     fn workload_views(&self, slots: u32) -> Vec<WorkloadView> {
         let uncounted = self.store.in_slots_from(slots).map(|(key, totals)| (key, totals.of_all_workloads()));
         let shown = |id| self.devices.get(id).filter(|known| known.shown);

@@ -34,12 +34,12 @@ use crate::{
 };
 
 impl Collector {
-    /// Attaches the probe. Scans the devices first, because reading the identity of some drives is an I/O.
+    /// Attaches the probe. Scans the devices first, because reading the identity of some drives causes an I/O.
     pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
         begin(host, selection, options, None)
     }
 
-    /// Creates a collector for a probe that has just been attached, and devices that were found before.
+    /// Creates a collector from a newly attached probe and the devices found before it was attached.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = without_devices(host, selection, probe, SystemTime::now())?;
         add_initial_devices(&mut collector, found)?;
@@ -47,7 +47,7 @@ impl Collector {
     }
 }
 
-/// Attaches the probe or, if the previous daemon has kept an identical one, continues with that. Keeps its own for the next
+/// Attaches the probe or, if the previous daemon kept an identical one, continues with that one. Keeps the probe for the next
 /// daemon.
 pub(super) fn begin(
     host: Host,
@@ -89,7 +89,8 @@ pub(super) fn begin(
     let mut map_fds = Vec::new();
     let mut probe = Probe::load(kernel.clone(), &host, slots, &options, Some(&mut map_fds))?;
     let identity = identity(&kernel, probe.first_slots(), &options)?;
-    // Before the previous probe is detached: if this one cannot be kept, the previous one keeps counting for the next daemon.
+    // Done before the previous probe is detached: if this one cannot be kept, the previous one keeps counting for the next
+    // daemon.
     let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
     let continued = last.and_then(|mut last| match replace_probe(&mut last, &mut probe) {
         Ok(gap) => Some((last, gap)),
@@ -116,13 +117,13 @@ pub(super) fn begin(
     if let Some(keep) = keep {
         collector.keep = keep.begin(collector.kept_parts())?;
     }
-    // Only now, so there is always a probe to continue with.
+    // Done last, so there is always a probe to continue with.
     obsolete.into_iter().for_each(|id| store.forget(id));
     Ok(collector)
 }
 
-/// Creates a collector that continues with the probe and the state of the previous daemon. Fails if they belong to another boot,
-/// or this version cannot read them.
+/// Creates a collector that continues with the previous daemon's probe and state. Fails if they belong to another boot or this
+/// version cannot read them.
 fn take_over(
     host: Host,
     selection: Selection,
@@ -146,7 +147,7 @@ fn take_over(
     collector.store = series;
     continue_from(&mut collector, state).context("its state was not written by biolat")?;
     collector.devices.add_ended(&ended);
-    // Before anything is changed, so every new map is kept.
+    // Set before anything changes, so every new map is kept.
     collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe));
     add_initial_devices(&mut collector, found)?;
     Ok(collector)

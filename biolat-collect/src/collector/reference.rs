@@ -1,5 +1,6 @@
-//! The combined I/O of all workloads on each device. The device figures are limited to it, so the two always agree. The workload
-//! tables are read at rest and contain complete I/Os. The device counters are read later and contain some more.
+//! The combined I/O of all workloads on each device. The device figures are limited to this I/O, so the two always agree. The
+//! workload tables are read at rest and contain only complete I/Os. The device counters are read later and include some newer
+//! ones.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Completions for which the kernel did not run the probe, because it was already running on that CPU. After the first one, the
-//! understudy is attached and records them. Those for which the kernel refuses to run the understudy as well are lost as
+//! understudy is attached and records them. If the kernel refuses to run the understudy as well, the completion is lost as
 //! `recursion`.
 
 use anyhow::Result;
@@ -7,8 +7,8 @@ use biolat_common::lost::{Counts, LEFT, TAKEN};
 
 use super::Collector;
 
-/// A task can be preempted between the two programs. Its completion is then refused or left, but not taken yet. Usually it is
-/// taken within this number of collections; a task that is held up for longer makes the losses too high.
+/// A task can be preempted between the two programs. Its completion then counts as refused or left, but not yet as taken. Usually
+/// it is taken within this many readings; if the task is held up for longer, the loss count is too high.
 const READINGS: usize = 4;
 
 /// Completions that neither program recorded.
@@ -22,7 +22,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Continues after this number of losses in previous daemons.
+    /// Starts from the number of losses in previous daemons.
     pub(super) fn continue_from(lost: u64) -> Self {
         Self { lost, readings: [lost; READINGS], has_failed: false }
     }
@@ -31,15 +31,15 @@ impl Refusals {
         self.lost
     }
 
-    /// Updates the losses: completions that the first program was refused or has left, minus those that the understudy has taken.
-    /// Returns the number of possible losses, which is never below [`lost`](Self::lost), the certain ones. `counts` have to be
+    /// Updates the losses: completions that the first program left or was not run for, minus completions that the understudy
+    /// took. Returns the number of possible losses, which is never below the certain ones, [`lost`](Self::lost). `counts` must be
     /// read after `refused`.
     pub(super) fn read(&mut self, refused: u64, counts: &Counts) -> u64 {
         let lost = (refused + counts[LEFT]).saturating_sub(counts[TAKEN]);
         self.readings.rotate_left(1);
         self.readings[READINGS - 1] = lost;
-        // Before the understudy is attached, nothing can be taken later. `TAKEN` is also 0 for a moment after it was attached: a
-        // completion in between may count as lost although it is taken.
+        // Until the understudy is attached, nothing can be taken later. `TAKEN` is also 0 for a moment after that, so a
+        // completion in this window may count as lost although it is taken later.
         let is_certain = counts[TAKEN] == 0;
         let certain = if is_certain { lost } else { self.readings.into_iter().min().unwrap_or(lost) };
         self.lost = self.lost.max(certain);
@@ -48,7 +48,7 @@ impl Refusals {
 }
 
 impl Collector {
-    /// Attaches the understudy if the kernel has refused the probe a completion.
+    /// Attaches the understudy if the kernel has refused to run the probe for a completion.
     pub(super) fn attach_understudy(&mut self, refused: u64) {
         if refused == 0 || self.refusals.has_failed || !self.probe.lacks_understudy() {
             return;
@@ -69,7 +69,7 @@ impl Collector {
         }
     }
 
-    /// Attaches the understudy, after everything is kept for the next daemon. Returns `false` if it cannot be attached yet.
+    /// Attaches the understudy, once its counters are kept for the next daemon. Returns `false` if it cannot be attached yet.
     fn try_attach_understudy(&mut self) -> Result<bool> {
         self.probe.add_understudy_counters()?;
         if let Some(keep) = &mut self.keep {

@@ -1,6 +1,6 @@
-//! Replaces the previous daemon's probe with a new version and continues the totals. The new probe is attached instead of the
-//! old one, whose counters are read once they are at rest, so nothing is counted twice. Completions in between are missed, which
-//! the audit detects.
+//! Replaces the previous daemon's probe with a new version and continues the totals. The new probe is attached in place of the
+//! old one, whose counters are read once they are at rest, so nothing is counted twice. Completions in between are missed, and
+//! the audit detects them.
 
 use std::time::Duration;
 
@@ -68,13 +68,13 @@ impl EarlierProbes {
     }
 }
 
-/// Attaches a loaded probe instead of the collector's, adds the remaining counts of the old one, and moves the series. Returns
-/// how long neither was attached. `None` if the old one had no links left, in which case the new one is not attached yet.
+/// Attaches a loaded probe in place of the collector's, adds the old probe's remaining counts, and moves the series. Returns how
+/// long neither was attached; `None` if the old probe had no links left, in which case the new one is not attached yet.
 pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Result<Option<Duration>> {
-    // The table that the previous daemon had switched away from, but not taken.
+    // The previous daemon may have switched away from this table without taking it.
     collector.workloads.take(&mut collector.probe)?;
     let links = collector.probe.take_links();
-    // From now on the state says that there are no links, so the next daemon that continues with it attaches another probe.
+    // From now on the state says that there are no links, so a daemon that continues from it attaches another probe.
     collector.commit();
     if let (Some(_), Some(keep)) = (&links, &collector.keep) {
         keep.remove_links()?;

@@ -1,5 +1,5 @@
-//! The series in the probe's maps, and their slots. Any system call can fail: records here change only after the kernel has done
-//! its part, and the next call does the rest.
+//! The series in the probe's maps, and their slots. Any system call can fail, so records here change only after the kernel has
+//! done its part, and a later call does the rest.
 
 mod kept;
 mod moved;
@@ -35,7 +35,7 @@ pub(super) struct SeriesStore {
     uncommitted: Vec<u32>,
     /// Slots to be pushed to the free queue; empty unless the kernel refused to take one.
     released: VecDeque<u32>,
-    /// Values that free slots contain from previous series.
+    /// Values left in free slots by previous series.
     baselines: BTreeMap<u32, Baseline>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct TrackedSeries {
     totals: Box<Totals>,
 }
 
-/// Values that a slot contains from a previous series.
+/// Values left in a slot by a previous series.
 struct Baseline {
     reading: SlotReading,
     /// The record for the next daemon.
@@ -87,7 +87,7 @@ impl SeriesStore {
         self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
-    /// Returns all series in slots from this one on.
+    /// Returns all series in slots from `first` on.
     pub(super) fn in_slots_from(&self, first: u32) -> impl Iterator<Item = (Key, &Totals)> {
         let tracked = self.series.iter().filter(move |(_, tracked)| tracked.slot >= first);
         tracked.map(|(&key, tracked)| (key, &*tracked.totals))
@@ -147,7 +147,8 @@ impl SeriesStore {
         })
     }
 
-    /// Creates a series before its first I/O, to keep that I/O out of the rare case. Returns `false` if no slot is free.
+    /// Creates a series before its first I/O, so even that I/O can take the probe's common case. Returns `false` if no slot is
+    /// free.
     pub(super) fn create(&mut self, maps: &mut impl SeriesMaps, key: Key) -> Result<bool> {
         let Some(slot) = maps.pop_free()? else { return Ok(false) };
         match maps.insert(key, slot) {
@@ -183,7 +184,7 @@ impl SeriesStore {
             self.series.remove(&key);
             self.quarantine(maps, slot);
             ended(completions);
-            // Another series whose key maps to the same cell can get it now.
+            // Another series whose key maps to the same cell can have the cell now.
             for (_, other) in
                 self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
             {
@@ -209,7 +210,7 @@ impl SeriesStore {
                 Some(index) => index,
                 none => none.insert(maps.index()?),
             };
-            // A slot that looked unused at the start may have been used by a run of the probe.
+            // A run of the probe may have taken a slot that looked orphaned when the daemon started.
             if !index.iter().any(|&(_, used)| used == slot) {
                 self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
                 self.uncommitted.push(slot);
@@ -230,7 +231,8 @@ impl SeriesStore {
         self.push_released(maps)
     }
 
-    /// Adds a chunk of slots, which are released like those from quarantine. Returns `false` if the limit is reached.
+    /// Adds a chunk of slots, which are released in the same way as slots from quarantine. Returns `false` if the limit is
+    /// reached.
     pub(super) fn grow(&mut self, maps: &mut impl SeriesMaps) -> Result<bool> {
         let Some(first) = maps.add_chunk()? else { return Ok(false) };
         self.uncommitted.extend(first..first + CHUNK_SLOTS);

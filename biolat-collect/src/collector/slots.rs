@@ -7,7 +7,7 @@ use biolat_probe::{Maps, kernel::Kernel};
 
 use super::{devices::Devices, series_store::SeriesStore};
 
-/// Memory for slots that are kept free for unforeseen series, and limits for their number.
+/// Memory for slots kept free for unforeseen series, and limits on their number.
 const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
 
@@ -31,8 +31,8 @@ pub(super) struct SlotSupply {
 }
 
 impl SlotSupply {
-    /// Adds slots until there is one each for reads and writes of each shown device, and some to spare. If that fails, new series
-    /// are counted as lost, while existing ones continue.
+    /// Adds slots until there is one each for reads and writes of each shown device, and some to spare. If that fails,
+    /// completions of new series are counted as lost, while existing series continue.
     ///
     /// Unresolved devices and quarantined slots get at most as many extra slots as there are spare ones, because devices can come
     /// and go faster than their series end, and maps are never freed.
@@ -65,7 +65,7 @@ impl SlotSupply {
         }
     }
 
-    /// Adds series for which the probe found no free slot. Returns all that are to be logged.
+    /// Adds series for which the probe found no free slot. Returns all series to be logged.
     pub(super) fn add_no_room(&mut self, keys: BTreeSet<Key>) -> &BTreeSet<Key> {
         self.no_room.extend(keys);
         &self.no_room
@@ -87,13 +87,13 @@ impl SlotSupply {
     }
 }
 
-/// Returns the series for reads and writes of each shown device that do not exist yet.
+/// Returns the missing read and write series of each shown device.
 fn foreseen(store: &SeriesStore, devices: &Devices) -> impl Iterator<Item = Key> {
     let keys = devices.shown().flat_map(|(id, _)| [Key::new(id, 0), Key::new(id, 1)]);
     keys.filter(|key| !store.contains(*key))
 }
 
-/// Creates the series for reads and writes of each shown device. If one cannot be created now, the probe creates it at its first
+/// Creates the series for reads and writes of each shown device. If one cannot be created now, the probe creates it on its first
 /// I/O.
 pub(super) fn create_foreseen(store: &mut SeriesStore, maps: &mut Maps, devices: &Devices) {
     let foreseen: Vec<_> = foreseen(store, devices).collect();

@@ -28,9 +28,9 @@ const PER_SECOND: u32 = 1000;
 #[derive(Default)]
 pub(super) struct SlowIoLog {
     ios: VecDeque<SlowIo>,
-    /// The same, shared by the snapshots.
+    /// The same I/Os, shared with the snapshots.
     shared: Arc<[SlowIo]>,
-    /// Number of the latest I/O.
+    /// Sequence number of the latest I/O.
     number: u64,
     limit: RateLimit,
     /// Records of devices that no scan has found yet.
@@ -61,7 +61,7 @@ impl<'a> RecordDevice<'a> {
     }
 }
 
-/// Both clocks at the same moment. The kernel's timestamps are monotonic.
+/// Both clocks, read at the same moment. The kernel's timestamps use the monotonic one.
 #[derive(Clone, Copy)]
 struct Clocks {
     wall: SystemTime,
@@ -73,14 +73,14 @@ impl Clocks {
         Self { wall: SystemTime::now(), monotonic: monotonic_now() }
     }
 
-    /// Converts a timestamp to the time of day, by the clock as it is set now.
+    /// Converts a timestamp to the time of day, according to the current wall clock.
     fn time_of_day(self, timestamp_ns: u64) -> SystemTime {
         let age = self.monotonic.saturating_sub(Duration::from_nanos(timestamp_ns));
         self.wall.checked_sub(age).unwrap_or(self.wall)
     }
 }
 
-/// Returns the current time by the clock of the kernel's timestamps.
+/// Returns the current time on the clock of the kernel's timestamps.
 fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
@@ -89,7 +89,7 @@ fn monotonic_now() -> Duration {
 /// Allows [`PER_SECOND`] records per second, and up to that many at once after an idle second.
 #[derive(Default)]
 struct RateLimit {
-    /// Time until which the records so far would last at a steady rate.
+    /// Time up to which the allowance has been used.
     used_until: Duration,
 }
 
@@ -133,7 +133,7 @@ impl SlowIoLog {
         Ok(())
     }
 
-    /// Adds the probe's records since the last call, in order of completion. Those of unknown devices wait for
+    /// Adds the probe's records since the last call, in order of completion. Records of unknown devices wait for
     /// [`resolve`](Self::resolve).
     fn add<'a>(
         &mut self,
@@ -143,7 +143,7 @@ impl SlowIoLog {
         device: impl Fn(u64) -> RecordDevice<'a>,
         cgroup: impl Fn(u64) -> Option<String>,
     ) {
-        // The records of each CPU are in order already.
+        // The records of each CPU are already in order.
         records.sort_by_key(|record| record.completed_ns);
         for record in records {
             let device = device(record.key.device());
@@ -160,7 +160,7 @@ impl SlowIoLog {
         }
     }
 
-    /// Adds the records of devices that a scan has found since. The others are dropped.
+    /// Adds the records of devices that a scan has found in the meantime, and drops the rest.
     fn resolve<'a>(
         &mut self,
         kernel: &Kernel,
@@ -231,7 +231,7 @@ impl SlowIoLog {
 fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> Option<String> {
     let maps = probe.workloads.as_ref()?;
     match workloads.path(number) {
-        // This is its first I/O.
+        // This is the cgroup's first I/O.
         "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).filter(|path| !path.is_empty()),
         path => Some(path.to_owned()),
     }
@@ -253,7 +253,7 @@ mod tests {
 
     const SDA: u64 = 1;
     const HIDDEN: u64 = 2;
-    /// Not found by a scan at first.
+    /// A device that only a later scan finds.
     const LATE: u64 = 3;
     const NEVER_FOUND: u64 = 4;
 

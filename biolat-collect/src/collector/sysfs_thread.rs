@@ -12,7 +12,7 @@ use biolat_system::{rights, runtime::no_thread};
 
 use super::thread::LogLimit;
 
-/// Time that a read may take.
+/// Time limit for a read.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -59,7 +59,7 @@ impl SysfsThread {
         let since = Instant::now();
         let job = Box::new(move || {
             let _finish: SyncSender<()> = finish;
-            // If it took too long, nobody waits for it any longer.
+            // After the timeout, nobody is waiting for the result.
             let _ = sender.send(read());
         });
         let result = match self.jobs.send(job) {

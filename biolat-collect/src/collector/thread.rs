@@ -1,4 +1,4 @@
-//! Runs the collector's thread: a collection in each interval, and commands in between.
+//! Runs the collector's thread: one collection per interval, and commands in between.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ const REST_TIMEOUT: Duration = Duration::from_millis(100);
 /// Interval at which slots of ended series are checked for release.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time between two readings of the slow I/O records.
+/// Interval at which the slow I/O records are read.
 const SLOW_RECORDS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Statistics of the collections so far.
@@ -62,7 +62,7 @@ pub(super) struct CollectionStats {
     overrun_log: LogLimit,
 }
 
-/// Limits the rate of a log line, because a problem usually recurs in each collection. Each problem has its own limit, so none
+/// Limits the rate of a log line, because a problem usually recurs in every collection. Each problem has its own limit, so none
 /// hides another.
 #[derive(Default)]
 pub(super) struct LogLimit(Option<Instant>);
@@ -107,7 +107,7 @@ impl CollectionStats {
         }
     }
 
-    /// Returns the statistics as they are kept for the next daemon.
+    /// Returns the record of the statistics for the next daemon.
     pub(super) fn to_record(&self) -> CollectionsRecord {
         CollectionsRecord {
             durations: compress(&self.durations),
@@ -255,7 +255,8 @@ impl Collector {
         snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
     ) {
         let result = begun.diskstats.and_then(|diskstats| self.finish_collection(&diskstats));
-        // The state includes the durations of all published collections. The time to write it counts towards the next collection.
+        // The state includes the durations of all published collections. The time taken to write it counts towards the next
+        // collection.
         let kept = self.keep.as_ref().map(|keep| keep.write_time()).unwrap_or_default();
         // A long wait for runs of the probe is logged separately; a longer interval would not prevent it.
         let waited = self.probe.maps.grace_periods.waited() - begun.waited;
@@ -264,7 +265,7 @@ impl Collector {
             Ok(mut snapshot) => {
                 self.stats.last_success = Some(Instant::now());
                 snapshot.health = self.health();
-                // Before the snapshot is visible, so the next daemon never shows less.
+                // Written before the snapshot is visible, so the next daemon never shows lower counts.
                 self.commit();
                 snapshots.send_replace(Some(Arc::new(snapshot)));
             }
@@ -279,7 +280,7 @@ impl Collector {
         }
     }
 
-    /// Publishes that a collection's wait for runs of the probe has become long, or that such a wait has ended.
+    /// Publishes that a collection's wait for runs of the probe has become long, or that a long wait has ended.
     fn publish_long_wait(&mut self, is_waiting: bool, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
         let is_long = is_waiting && self.probe.maps.grace_periods.is_long();
         let was_long = self.stats.wait == LongWait::InProgress;

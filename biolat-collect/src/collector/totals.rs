@@ -1,7 +1,7 @@
 //! The 64-bit totals of one series. The probe's counters are 32 bits wide and wrap; each collection adds their growth.
 //!
 //! A cell is summed over all CPUs modulo 2^32, so a bucket can grow by up to 4.2 billion between two collections. At the longest
-//! interval, that is 14 million I/Os per second of one device and op, all in one bucket.
+//! interval, that is 14 million I/Os per second for one device and op, all in one bucket.
 
 pub(super) mod record;
 
@@ -35,13 +35,13 @@ const WRITE: u32 = 1;
 /// Counts of one series since it began.
 pub struct Totals {
     is_read_or_write: bool,
-    /// The counters as far as they have been added.
+    /// The counters, as far as they have been added to the totals.
     last: SlotReading,
     /// Lead of `last` over the totals, which never changes except for bytes and times; `None` if they are equal.
     ahead: Option<Box<ReadingRecord>>,
-    /// The part of the latest reading that was left out, see [`amount`].
+    /// The part of the latest reading that was left out (see [`amount`]).
     left_out: u64,
-    /// Whether the latest reading grew by exactly what the one before it had left out.
+    /// Whether the latest growth was exactly what the previous reading had left out.
     is_unchanged: bool,
     queue_ns: u128,
     device_ns: u128,
@@ -75,7 +75,7 @@ pub struct Growth {
     pub split: u64,
     /// Requests with a known submission time.
     pub admitted: u64,
-    /// Bytes transferred. Flushes transfer none, and have no bio that was submitted.
+    /// Bytes transferred. Flushes are not included, because they transfer none and have no submitted bio.
     pub bytes: u64,
     /// Requests of series that are not counted by workload.
     pub without_workload: u64,
@@ -91,8 +91,8 @@ impl std::ops::AddAssign for Growth {
     }
 }
 
-/// The patterns name every field without `..`, so a new field of [`Series`] does not compile until it is added here, and a new
-/// field of [`Totals`] does not compile until it is exposed.
+/// The patterns name every field without `..`, so adding a field to [`Series`] breaks the build until it is added here, and
+/// adding one to [`Totals`] breaks it until the field is exposed.
 #[deny(unused_variables)]
 impl Totals {
     /// Creates totals for a new series with this op, in a slot that contains `baseline` from a previous one.
@@ -138,8 +138,8 @@ impl Totals {
         let of_cpus = now.completions.iter().zip(&last.completions);
         let mut completions: Vec<u32> = of_cpus.map(|(now, last)| now.wrapping_sub(*last)).collect();
         let seen = amount(&growth);
-        // After three equal readings, no I/O is incomplete. Two are not enough, because a run of the probe can be paused in
-        // the middle, as when the hypervisor preempts a virtual CPU.
+        // After three equal readings, no I/O is incomplete. Two are not enough, because a run of the probe can be paused in the
+        // middle, for example when the hypervisor preempts a virtual CPU.
         let was_unchanged = std::mem::replace(&mut self.is_unchanged, seen == self.left_out);
         let kind = Kind {
             has_sizes: now.has_sizes,
@@ -270,8 +270,8 @@ impl Totals {
     }
 }
 
-/// Whether the latencies of an op are exposed by size, which they are for ops that move data. A discard has a size, but its
-/// latency hardly depends on it.
+/// Whether the latencies of an op are exposed by size: only for ops that move data. A discard has a size, but its latency hardly
+/// depends on it.
 fn has_bands(op: &str) -> bool {
     matches!(op, "read" | "write" | "zone_append")
 }
@@ -306,7 +306,7 @@ impl SizeTotals {
         let bands = size::BAND_NAMES.into_iter().zip(histograms);
         SizesView {
             requests: SizeHistogram::from_cells(requests),
-            // While I/Os complete, a band can include some time of an I/O that is counted in the next collection.
+            // While I/Os complete, a band can include some of the time of an I/O that is not counted until the next collection.
             bands: bands
                 .filter(|(_, histogram)| has_bands && !histogram.is_empty())
                 .map(|(size, device)| BandView { size: size.into(), device })
@@ -350,7 +350,7 @@ mod tests {
         counters.sizes.bands[0][25] = 2;
         assert_eq!(totals.add(reading(counters), None).total, 1);
         assert_eq!(totals.completions(), [2, 0]);
-        // After three readings without a change, nothing is incomplete: an interrupt has overwritten a count.
+        // After three readings without a change, nothing is incomplete, so an interrupt must have overwritten a count.
         counters.series.cells[100] = [0, 2, 2, 3];
         assert_eq!(totals.add(reading(counters), None).total, 0);
         assert_eq!(totals.add(reading(counters), None).total, 0);

@@ -24,7 +24,7 @@ impl Default for WorkloadTotals {
     }
 }
 
-/// The patterns name every field without `..`, so a new field does not compile until it is added and exposed.
+/// The patterns name every field without `..`, so adding a field breaks the build until the field is added and exposed.
 #[deny(unused_variables)]
 impl WorkloadTotals {
     pub(super) fn add(&mut self, entry: &Entry) {
@@ -52,7 +52,7 @@ impl WorkloadTotals {
         }
     }
 
-    /// Returns the totals as they are kept for the next daemon.
+    /// Returns the record of the totals for the next daemon.
     pub(super) fn to_record(&self, key: Key) -> UsageRecord {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         UsageRecord {
@@ -71,7 +71,7 @@ impl WorkloadTotals {
         Some(Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells })
     }
 
-    /// Narrows the totals to an entry, as the probe counts it in an epoch.
+    /// Narrows the totals to the probe's format for one epoch.
     pub(super) fn to_entry(&self) -> Entry {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         Entry {

@@ -36,7 +36,7 @@ const OTHER_NAME: &str = "other";
 /// All workloads since the probe was attached, by serial number.
 pub(super) struct WorkloadStore {
     workloads: BTreeMap<u64, Workload>,
-    /// Earlier cgroups with the path of a workload, by serial number. Their remaining I/O is counted for the workload.
+    /// Earlier cgroups with the same path as a workload, by serial number. Their remaining I/O is counted for the workload.
     aliases: BTreeMap<u64, Alias>,
     /// I/Os of workloads that are no longer shown.
     ended: BTreeMap<Key, u64>,
@@ -55,7 +55,7 @@ struct Workload {
     /// `None` for the kernel and for `other`.
     cgroup: Option<SeenCgroup>,
     identity: Identity,
-    /// Time when its counts were zero.
+    /// Start time of its counts, which were zero then.
     since: SystemTime,
     /// Time when its path was read.
     path_read: Instant,
@@ -92,17 +92,17 @@ impl Workload {
     }
 }
 
-/// The kernel's cgroups, as the store needs them.
+/// The kernel's cgroups, as far as the store needs them.
 pub(super) trait Cgroups {
     /// Returns how many cgroups the probe can record.
     fn room(&self) -> usize;
     /// Returns the cgroup with this serial number, if the probe has recorded it.
     fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>>;
-    /// Makes the probe record it again at its next I/O. Until then its record stays, and keeps its place.
+    /// Makes the probe record the cgroup again on its next I/O. Until then the old record stays and keeps its place.
     fn mark_stale(&mut self, workload: u64) -> Result<()>;
     /// Removes the record of a cgroup that is gone, which makes room for another one.
     fn forget(&mut self, workload: u64) -> Result<()>;
-    /// Whether it still exists.
+    /// Whether the cgroup still exists.
     fn exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool>;
 }
 
@@ -121,7 +121,7 @@ impl WorkloadStore {
         }
     }
 
-    /// Adds the counts of an epoch, after this many scrapes. Counts of an unknown cgroup are added to `other`.
+    /// Adds the counts of an epoch. `scrapes` is the number of scrapes so far. Counts of an unknown cgroup are added to `other`.
     pub(super) fn add(
         &mut self,
         counts: &EpochCounts,
@@ -192,8 +192,8 @@ impl WorkloadStore {
         self.merge_same_path(number, now);
     }
 
-    /// Lets a cgroup continue the counts of an earlier one with the same recorded path, as when a service restarts. The earlier
-    /// cgroup may still write data back, or may be a different one with the same truncated path, so it becomes an alias.
+    /// Lets a cgroup continue the counts of an earlier one with the same recorded path, for example after a service restart. The
+    /// earlier cgroup may still write data back, or may be a different one with the same truncated path, so it becomes an alias.
     fn merge_same_path(&mut self, number: u64, now: Instant) {
         let Some(path) = self.workloads.get(&number).and_then(Workload::path).map(str::to_owned) else {
             return;
@@ -264,7 +264,7 @@ impl WorkloadStore {
         }
     }
 
-    /// Adds names to pods and containers. Those that are gone keep theirs.
+    /// Adds names to pods and containers. Pods and containers that are gone keep their names.
     fn add_pod_names(&mut self, names: &PodNames) {
         for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
             workload.encoded.forget();

@@ -27,8 +27,8 @@ impl DiskStats {
         Self { in_flight, ..self }
     }
 
-    /// Returns the number of I/Os that have not completed: before Linux 6.16 those dispatched to the driver, since then all that
-    /// were accounted as started, also in the scheduler. `inflight` in sysfs counts only the former.
+    /// Returns the number of I/Os that have not completed: before Linux 6.16, only I/Os dispatched to the driver; since then, all
+    /// I/Os accounted as started, including those in the scheduler. `inflight` in sysfs always counts only the former.
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -54,7 +54,7 @@ impl DiskStats {
         (found >= 11).then_some(Self { completed, in_flight: fields[8] })
     }
 
-    /// Whether nothing has completed between the two readings.
+    /// Whether nothing completed between the two readings.
     pub fn has_same_completions(&self, other: &Self) -> bool {
         self.completed == other.completed
     }

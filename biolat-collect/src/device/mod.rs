@@ -1,4 +1,4 @@
-//! Block devices according to sysfs and uevents: names, lifetimes, disk statistics, and what is stacked on them. No other module
+//! Block devices according to sysfs and uevents: names, lifetimes, disk statistics, and the stack on top of each. No other module
 //! reads `/sys/block`. The mount points of sysfs and procfs are always parameters.
 
 pub mod diskstats;
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use biolat_model::device::Device;
 use biolat_system::host::Host;
 
-/// Does a [`scan()`], and also reads what is stacked on each device.
+/// Does a [`scan()`], and also reads the stack on top of each device.
 pub fn scan_with_stacks<'a>(
     host: &Host,
     ids: IdKind,

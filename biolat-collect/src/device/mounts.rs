@@ -1,5 +1,5 @@
 //! Mounted file systems by block device, according to `/proc/self/mountinfo`. In a container, this process's mount namespace
-//! shows hardly any of the host's.
+//! shows hardly any of the host's mounts.
 //!
 //! Format: <https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>
 
@@ -16,7 +16,7 @@ pub(super) struct Mounts(BTreeMap<String, (&'static str, String)>);
 const PERSISTENT_VOLUME: &str = "persistent_volume";
 
 impl Mounts {
-    /// Reads the mounts, or returns none if they cannot be read. Fails only if this process lacks resources.
+    /// Reads the mounts, or returns none if they cannot be read. Fails only if this process runs out of resources.
     pub(super) fn read(host: &Host) -> io::Result<Self> {
         match fs::read(host.procfs.join("self/mountinfo")) {
             Ok(text) => Ok(Self::parse(&String::from_utf8_lossy(&text), &host.sysfs)),
@@ -31,7 +31,7 @@ impl Mounts {
         let mut names = BTreeMap::new();
         for mount in text.lines().filter_map(Mount::parse) {
             let device = match mount.source.strip_prefix("/dev/") {
-                // A btrfs number, which belongs to no device.
+                // An anonymous device number (btrfs), which belongs to no device.
                 Some(source) if mount.number.starts_with("0:") => Some(source.to_owned()),
                 _ => names.entry(mount.number).or_insert_with(|| block_device(sysfs, mount.number)).clone(),
             };
@@ -57,8 +57,7 @@ impl Mounts {
     }
 }
 
-/// A mount of a whole file system or a whole subvolume. Bind mounts of parts do not count: in a container, they are files of the
-/// host.
+/// A mount of a whole file system or a whole subvolume. Bind mounts of parts do not count: in a container, they are host files.
 struct Mount<'a> {
     /// `major:minor`
     number: &'a str,
@@ -91,7 +90,7 @@ fn persistent_volume(point: &str) -> Option<&str> {
     volume.split('/').nth(1).filter(|name| !name.is_empty())
 }
 
-/// Decodes octal escapes, as used for spaces: `\040`.
+/// Decodes octal escapes, such as `\040` for a space.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut result = parts.next().unwrap_or_default().to_owned();

@@ -10,8 +10,8 @@ use super::sysfs::{attribute, clean, text};
 const LIVE: &str = "live";
 const UNKNOWN: &str = "unknown";
 
-/// Returns the path details of a device, if it is a path. `head` is the NVMe device that a hidden path belongs to, `holders` are
-/// the devices stacked on it. A path that is already known from `identity` keeps its address.
+/// Returns the path details of a device, if it is a path. `head` is the NVMe device that a hidden path belongs to, and `holders`
+/// are the devices stacked on it. A path that is already known from `identity` keeps its address.
 pub(super) fn find(
     sysfs: &Path,
     name: &str,
@@ -48,7 +48,7 @@ fn try_state(path: &Path) -> io::Result<String> {
     let read = |name: &str| attribute(&path.join(name), &mut [0; 64]).map(clean);
     let state = read("device/state")?;
     match state.as_str() {
-        // SCSI's name for it.
+        // SCSI's name for a live path.
         "running" => return Ok(LIVE.to_owned()),
         LIVE => {}
         _ => return Ok(state),
@@ -72,7 +72,7 @@ fn dm_multipath<'a>(block: &Path, holders: &'a [String]) -> io::Result<Option<&'
     Ok(None)
 }
 
-/// Returns host, channel, target and LUN of a SCSI device, which are its directory's name.
+/// Returns the host, channel, target and LUN of a SCSI device, which form its directory's name.
 fn scsi_address(device: &Path) -> String {
     let Ok(directory) = fs::canonicalize(device) else { return String::new() };
     let name = directory.file_name().and_then(|name| name.to_str());
@@ -89,7 +89,7 @@ mod tests {
     use super::{MultipathPath, state};
     use crate::device::{IdKind, scan};
 
-    /// Scans all devices, none of them known.
+    /// Scans all devices, treating none as known.
     fn scan_all(tree: &Tree) -> Vec<Device> {
         scan(&tree.0, IdKind::Diskseq, |_| None).unwrap()
     }

@@ -96,14 +96,14 @@ fn throttling(path: &Path) -> io::Result<Throttling> {
     Ok(if !path.join(ATTRIBUTE).exists() {
         Throttling::NotBuiltIn
     } else if text(path, ATTRIBUTE)?.is_empty() {
-        // It cannot be read until it is set up.
+        // The attribute cannot be read until throttling is set up.
         Throttling::CanBeSetUp
     } else {
         Throttling::SetUp
     })
 }
 
-/// Reads model, serial number and so on, as reported by the drive.
+/// Reads the model, serial number and so on, as reported by the drive.
 fn identity(path: &Path, name: &str) -> io::Result<Device> {
     Ok(Device {
         transport: transport(path, name)?,

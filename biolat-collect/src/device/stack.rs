@@ -22,7 +22,7 @@ const MAX_DEPTH: u32 = 16;
 /// Maximum number of holders of a device; the most distant ones are omitted.
 const MAX_HOLDERS: usize = 128;
 
-/// Reads what is stacked on each of these devices. Anything that disappears meanwhile is omitted.
+/// Reads the stack on top of each of the devices. Anything that disappears in the meantime is omitted.
 pub(super) fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()> {
     let mut layers = Layers { sysfs: &host.sysfs, mounts: Mounts::read(host)?, known: BTreeMap::new() };
     for device in devices {
@@ -31,7 +31,7 @@ pub(super) fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()>
     Ok(())
 }
 
-/// The block devices read so far, so one that sits on many devices is read only once.
+/// Cache of the block devices read so far, so a device stacked on many others is read only once.
 struct Layers<'a> {
     sysfs: &'a Path,
     mounts: Mounts,
@@ -43,7 +43,7 @@ struct Layer {
     kind: String,
     name: String,
     holders: Vec<String>,
-    /// Devices and partitions, with kind and name of the file system on each.
+    /// Devices and partitions, with the kind and name of the file system on each.
     mounts: Vec<(String, &'static str, String)>,
 }
 
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(stack(&tree, "sda", None), expected);
     }
 
-    /// The kernel allows no cycle, but sysfs can change while it is read.
+    /// The kernel allows no cycle, but sysfs can change while it is being read.
     #[test]
     fn limits_cycles_depth_and_number() {
         let tree = Tree::new(

@@ -30,7 +30,7 @@ pub fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
     (next(), next())
 }
 
-/// Returns the numbers of a device's hardware queues that a CPU uses, or `None` if they cannot be listed.
+/// Returns the numbers of a device's hardware queues that are used by at least one CPU, or `None` if they cannot be listed.
 pub fn hardware_queues(sysfs: &Path, name: &str) -> Option<Vec<u32>> {
     let names = names(&sysfs.join("block").join(name).join("mq"));
     let queues: Vec<u32> = names.into_iter().filter_map(|name| name.parse().ok()).collect();

@@ -18,17 +18,17 @@ const MESSAGE_BYTES: usize = 8192;
 pub struct Uevents(tokio::net::UdpSocket);
 
 impl Uevents {
-    /// Subscribes. Has to be called within a tokio runtime.
+    /// Subscribes. Must be called within a tokio runtime.
     pub fn subscribe() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
-        // It is not UDP, but tokio has no other datagram type that is safe to construct. Only recv(2) is used.
+        // The socket is not UDP, but tokio has no other datagram type that is safe to construct. Only recv(2) is used.
         Ok(Self(tokio::net::UdpSocket::from_std(UdpSocket::from(socket))?))
     }
 
-    /// Waits for an event about a disk. If the kernel dropped messages, that counts as one, because it could have been among
-    /// them.
+    /// Waits for an event about a disk. Messages dropped by the kernel count as an event, because one of them could have been
+    /// about a disk.
     pub async fn next(&self) -> io::Result<()> {
         let mut message = [0; MESSAGE_BYTES];
         loop {

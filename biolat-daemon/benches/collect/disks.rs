@@ -31,7 +31,7 @@ impl Disks {
         Ok(disks)
     }
 
-    /// A regular expression of their names.
+    /// A regular expression that matches their names.
     pub(crate) fn pattern(&self) -> String {
         let names = self.0.iter().filter_map(|path| path.file_name());
         names.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>().join("|")

@@ -1,6 +1,6 @@
-//! A simulated machine with any number of CPUs, for the part of a collection whose time depends on them: the counters are read
-//! from the kernel by the same call, and summed and widened by the same code. They are in a plain array whose values are as
-//! long as those of a per-CPU array: the kernel copies such a value in one piece instead of CPU by CPU, but copies as much.
+//! A simulated machine with any number of CPUs, for the part of a collection whose time depends on that number. Counters are read
+//! from the kernel with the same call, and summed and widened by the same code. They are in a plain array whose values are as
+//! large as those in a per-CPU array: the kernel copies such a value in one piece instead of CPU by CPU, but copies just as much.
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, MapData};
@@ -31,7 +31,7 @@ impl<const CPUS: usize> Machine<CPUS> {
         self.totals.len() * CPUS * size_of::<Counters>()
     }
 
-    /// The part of a collection from the counters to what is exposed.
+    /// The part of a collection from reading the counters to building the exposed series.
     pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
         for (index, totals) in (0..).zip(&mut self.totals) {
             totals.add(self.buffer.read_plain(&self.map, index)?, None);

@@ -1,5 +1,5 @@
-//! The cost of a collection: whole collections with this machine's CPUs and loop devices, and the part that grows with the
-//! number of CPUs with maps as large as those of larger machines. Run by `cargo xtask bench collect`.
+//! The cost of a collection: whole collections with this machine's CPUs and loop devices, and only the part that grows with the
+//! number of CPUs, with maps as large as on bigger machines. Run by `cargo xtask bench collect`.
 
 mod disks;
 mod fed;
@@ -89,7 +89,7 @@ fn whole_collection(devices: usize) -> Result<Row> {
     }
 }
 
-/// Of reads and writes.
+/// Simulates a read and a write series per device.
 fn fed_collection<const CPUS: usize>(devices: usize) -> Result<Row> {
     let mut machine = fed::Machine::<CPUS>::new(2 * devices as u32)?;
     let mut failure = None;
@@ -112,7 +112,7 @@ impl Row {
     }
 }
 
-/// Bounds that only a defect exceeds.
+/// Bounds that only a bug exceeds.
 fn check(rows: &[Row]) -> Result<()> {
     for row in rows {
         // A gigabyte a second is slow for any memory.

@@ -1,4 +1,4 @@
-//! The command line of a benchmark: options that all of them have, and the exit status.
+//! The command line of a benchmark: the shared options and the exit status.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -11,7 +11,7 @@ pub(crate) struct Usual {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Fail unless the results are plausible: for machines that are not idle
+    /// Fail if the results are implausible; the bounds are wide enough for machines that are not idle
     #[arg(long)]
     pub(crate) check: bool,
     /// Passed by cargo bench.

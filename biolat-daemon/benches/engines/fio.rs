@@ -11,7 +11,7 @@ pub(crate) struct Engine {
     pub(crate) name: &'static str,
     /// Options of fio.
     options: &'static [&'static str],
-    /// Whether it has one I/O at a time, whatever the depth.
+    /// Whether it has only one I/O in flight, whatever the depth.
     pub(crate) is_synchronous: bool,
     /// Whether it polls the device for completions, without interrupts.
     pub(crate) polls: bool,
@@ -30,7 +30,7 @@ pub(crate) const ENGINES: [Engine; 6] = [
     Engine { polls: true, ..engine("io_uring, polling", &["--ioengine=io_uring", "--hipri=1"]) },
 ];
 
-/// What fio measured. Times are means in seconds.
+/// fio's measurements. Times are means in seconds.
 pub(crate) struct Report {
     pub(crate) reads: u64,
     pub(crate) iops: f64,
@@ -40,11 +40,11 @@ pub(crate) struct Report {
     pub(crate) completion: f64,
     /// From the start until fio saw the completion.
     pub(crate) total: f64,
-    /// CPU time of fio for one I/O, user and system, of all its threads.
+    /// fio's CPU time per I/O: user and system, all threads.
     pub(crate) cpu: f64,
 }
 
-/// CPU time of fio without any I/O: its start and its end.
+/// fio's CPU time without any I/O: startup and exit.
 pub(crate) struct Idle(f64);
 
 impl Idle {
@@ -55,10 +55,11 @@ impl Idle {
     }
 }
 
-/// Seconds of CPU time of all child processes that have ended. What fio reports lacks threads that its engine creates.
+/// Seconds of CPU time of all child processes that have ended. The CPU time that fio reports leaves out threads created by its
+/// engine.
 fn children_cpu() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
-    // The fields after the name, which may have spaces: user and system time of the children are the 14th and 15th.
+    // The fields after the name, which may contain spaces: user and system time of the children are the 14th and 15th.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: Vec<f64> = fields.skip(13).take(2).filter_map(|field| field.parse().ok()).collect();
     match ticks[..] {

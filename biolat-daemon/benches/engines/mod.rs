@@ -1,5 +1,5 @@
-//! Ways to do I/O: what a program measures beside what the kernel's timestamps say, and what it costs in CPU time. fio does
-//! the I/O, with one engine and queue depth after another on the same device. Run by `cargo xtask bench engines`.
+//! Compares ways to do I/O: how long a program waits beyond the time covered by the kernel's timestamps, and how much CPU time it
+//! needs. fio does the I/O, with one engine and queue depth after another on the same device. Run by `cargo xtask bench engines`.
 
 mod fio;
 mod table;
@@ -22,11 +22,11 @@ use table::Row;
 
 const DEPTHS: [u32; 3] = [1, 32, 256];
 
-/// Compare ways to do I/O: what the program waits for, and where the time goes
+/// Compare ways to do I/O: how long the program waits, and where the time goes
 #[derive(Parser)]
 #[command(name = "cargo xtask bench engines", bin_name = "cargo xtask bench engines")]
 struct Options {
-    /// Block device, or file on one, to read from; without it a file of 1 GiB is created in the build directory
+    /// Block device, or file on one, to read from; by default, a 1 GiB file is created in the build directory
     #[arg(long)]
     path: Option<PathBuf>,
     /// Seconds for each engine and depth
@@ -103,7 +103,7 @@ fn reads(snapshot: &Snapshot) -> Result<[Histogram; 4]> {
     Ok(reads.histograms.clone())
 }
 
-/// Bounds so wide that only a mistake breaks them.
+/// Bounds so wide that only a bug exceeds them.
 fn check(rows: &[Row]) -> Result<()> {
     for Row { engine, depth, total, fio, requests, .. } in rows {
         if *total > fio.total * 1.1 {

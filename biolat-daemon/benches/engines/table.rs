@@ -20,7 +20,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// What fio waits for and the kernel's timestamps do not cover: before the request exists and after it has completed.
+    /// The part of fio's latency that the kernel's timestamps do not cover: before the request exists and after it has completed.
     fn rest(&self) -> f64 {
         self.fio.total - self.admission.unwrap_or(0.0) - self.total
     }
@@ -33,7 +33,7 @@ pub(crate) fn text(rows: &[Row], disk: &str) -> String {
          and, with many I/Os in flight, the wait until the program looks for completions.\n\n"
     );
     let heads = ["IOPS", "submit", "complete", "all", "admission", "queue", "device", "rest", "CPU per I/O"];
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(text, "{:<24} {:>5}", "engine", "depth");
     heads.iter().for_each(|head| text.push_str(&format!(" {head:>11}")));
     text.push('\n');

@@ -1,4 +1,4 @@
-//! The cost of some work: CPU time of this thread, and its allocations.
+//! Measures the cost of some work: this thread's CPU time and allocations.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// The system's allocator, with counters per thread.
+/// The system allocator, with per-thread counters.
 struct Counting;
 
 thread_local! {
@@ -24,7 +24,7 @@ fn count(bytes: usize) {
     });
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: forwards everything to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -57,7 +57,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Runs the work that often, after one run to warm up.
+    /// Runs the work `times` times, after one warm-up run.
     pub(crate) fn of<T>(times: usize, mut work: impl FnMut() -> T) -> Self {
         drop(work());
         let before = ALLOCATIONS.get();

@@ -13,9 +13,9 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub(crate) name: String,
-    /// Without the kernel's BPF statistics.
+    /// Measured with the kernel's BPF statistics off.
     pub(crate) iops: Vec<f64>,
-    /// With them. Empty for a subject without programs.
+    /// Measured with the kernel's BPF statistics on. Empty for a subject without programs.
     pub(crate) cost: Vec<Cost>,
     pub(crate) programs: Vec<Program>,
 }
@@ -31,12 +31,12 @@ pub(crate) struct Table<'a>(Vec<Row<'a>>);
 pub(crate) struct Row<'a> {
     pub(crate) figures: &'a Figures,
     pub(crate) ns: Option<Spread>,
-    /// Minus the cost of an empty program, for each run of a program.
+    /// Nanoseconds per I/O, minus the cost of an empty program for each run.
     pub(crate) net: Option<Spread>,
     pub(crate) of_floor: Option<Spread>,
     pub(crate) of_biolat: Option<Spread>,
     iops: Option<Spread>,
-    /// Difference to the IOPS without a probe, in per cent.
+    /// Difference from the IOPS without a probe, in per cent.
     change: Option<Interval>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Round by round, so that changes of the machine's state are in both.
+/// Compares round by round, so that changes in the machine's state affect both sides.
 fn by_round(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect()
 }

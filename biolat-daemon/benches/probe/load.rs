@@ -33,7 +33,7 @@ enum Generator {
 }
 
 impl Load {
-    /// fio if it is installed, otherwise threads.
+    /// Starts fio if it is installed, otherwise reader threads.
     pub(crate) fn start(target: Target) -> Result<Self> {
         let generator = match Command::new("fio").arg("--version").output() {
             Ok(_) => fio(&target.path)?,
@@ -70,7 +70,7 @@ impl Load {
         }
     }
 
-    /// Reads per second during a window, by diskstats.
+    /// Reads per second during a window, according to diskstats.
     pub(crate) fn iops_during(&self, window: Duration) -> Result<f64> {
         let (began, before) = (Instant::now(), self.target.reads()?);
         thread::sleep(window);
@@ -100,7 +100,7 @@ fn fio(path: &Path) -> Result<Generator> {
         "--direct=1",
         "--ioengine=libaio",
     ]);
-    // The bench kills fio; if that fails, fio ends by itself. With --thread it is only one process to kill.
+    // The bench kills fio; if that fails, fio ends on its own. With --thread there is only one process to kill.
     command.args(["--norandommap", "--time_based", "--runtime=3600", "--thread"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("cannot run fio")?;
     Ok(Generator::Fio(Process(child)))

@@ -1,5 +1,5 @@
-//! The cost of one I/O in the probe, compared with a minimal probe and with other tools: all take turns under the same load,
-//! round after round. Run by `cargo xtask bench probe`.
+//! The probe's cost per I/O, compared with a minimal probe and with other tools: all take turns under the same load, round after
+//! round. Run by `cargo xtask bench probe`.
 
 mod figures;
 mod load;
@@ -30,17 +30,17 @@ use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::Load;
 use subject::{Own, Subject};
 
-/// Compare the cost of one I/O in the probe with that in a minimal probe and in other tools
+/// Compare the probe's cost per I/O with that of a minimal probe and of other tools
 #[derive(Parser)]
 #[command(name = "cargo xtask bench probe", bin_name = "cargo xtask bench probe")]
 struct Options {
-    /// Block device, or file on one, to read from; without it a file of 1 GiB is created in the build directory
+    /// Block device, or file on one, to read from; by default, a 1 GiB file is created in the build directory
     #[arg(long)]
     path: Option<PathBuf>,
-    /// Number of turns of each
+    /// Number of turns per subject
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(2..))]
     rounds: u32,
-    /// Time in milliseconds that a turn measures IOPS; it measures nanoseconds for half as long
+    /// Milliseconds per turn in which IOPS are measured; nanoseconds are measured for half as long
     #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
     window: u64,
     /// Another daemon to compare with
@@ -80,7 +80,7 @@ fn run(options: &Options) -> Result<()> {
     };
     let mut figures: Vec<_> = subjects.iter().map(blank).collect();
     for round in 0..options.rounds as usize {
-        // The first subject rotates, and every other round is in reverse order, so that none always follows the same one.
+        // The first subject rotates, and every other round is in reverse order, so that no subject always follows the same one.
         for turn in 0..subjects.len() {
             let turn = if round % 2 == 0 { turn } else { subjects.len() - turn };
             let number = (round / 2 + turn) % subjects.len();
@@ -126,7 +126,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
     subjects
 }
 
-/// First IOPS, then nanoseconds with the kernel's statistics on: those cost more than the probe.
+/// Measures IOPS first, then nanoseconds with the kernel's statistics on, which cost more than the probe.
 fn take_turn(
     subject: &Subject,
     own: &Own,
@@ -149,7 +149,7 @@ fn take_turn(
     load.check_running()
 }
 
-/// Bounds so wide that only a mistake breaks them.
+/// Bounds so wide that only a bug exceeds them.
 fn check(table: &Table<'_>) -> Result<()> {
     let biolat = table.row(BIOLAT).context("no row")?;
     let of_floor = biolat.of_floor.context("no ratio")?.median;

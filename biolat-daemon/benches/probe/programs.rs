@@ -24,7 +24,8 @@ fn all() -> Result<Vec<ProgramInfo>> {
         .context("cannot list the kernel's BPF programs: requires root")
 }
 
-/// Whether the program was unloaded after the kernel had given its ID: the last subject's programs end after its process.
+/// Whether the program was unloaded after the kernel had returned its ID: the previous subject's programs outlive its process
+/// briefly.
 fn is_gone(error: &ProgramError) -> bool {
     matches!(error, ProgramError::SyscallError(error) if error.io_error.kind() == ErrorKind::NotFound)
 }
@@ -36,7 +37,7 @@ pub(crate) struct Program {
     pub(crate) name: String,
     runs: u64,
     run_time: Duration,
-    /// Size after verification, size as machine code, instructions that the verifier processed.
+    /// Size after translation and size as machine code in bytes, and the number of instructions that the verifier processed.
     translated: u32,
     jited: u32,
     verified: u32,
@@ -69,7 +70,7 @@ impl Program {
     }
 }
 
-/// The cost of these programs per I/O since `before`. The one that ran most often ran once for each I/O.
+/// The cost of these programs per I/O since `before`. The program that ran most often is taken to have run once per I/O.
 pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
     let (mut time, mut runs, mut ios) = (Duration::ZERO, 0, 0);
     for now in after {

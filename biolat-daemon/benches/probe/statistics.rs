@@ -43,7 +43,7 @@ pub(crate) struct Interval {
     pub(crate) margin: f64,
 }
 
-/// Quantiles 0.975 of Student's distribution, for 1 to 30 degrees of freedom.
+/// The 0.975 quantiles of Student's t-distribution, for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,

@@ -26,16 +26,16 @@ pub(crate) enum Subject {
     Own(&'static str),
     /// The daemon with default options.
     Biolat,
-    /// The daemon without sizes and workloads: the latencies alone.
+    /// The daemon with latencies only, without sizes and workloads.
     LatenciesOnly,
-    /// The daemon with the understudy attached, as after the first completion that the kernel refused the probe.
+    /// The daemon with the understudy attached, as it is once the kernel has refused to run the probe for a completion.
     WithUnderstudy,
     /// Another build of the daemon, to compare two versions of the probe.
     OtherDaemon(PathBuf),
     Biolatency(PathBuf, &'static [&'static str]),
 }
 
-/// A running subject; ended when it is dropped.
+/// A running subject; stopped when it is dropped.
 pub(crate) struct Running {
     _subject: Box<dyn std::any::Any>,
     /// Its programs.
@@ -131,7 +131,7 @@ fn daemon(path: &Path, options: &[&str]) -> Result<Box<dyn std::any::Any>> {
     bail!("the daemon does not serve: {}", lines.join("; "))
 }
 
-/// Starts biolatency, which does not report when it is ready: waits until it loads no more programs.
+/// Starts biolatency and waits until it stops loading programs, because it does not report when it is ready.
 fn biolatency(path: &Path, options: &[&str], before: &BTreeSet<u32>) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
     command.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,5 +1,5 @@
-//! What a scrape costs: a snapshot encoded in each format, and an answer over loopback, the first of a snapshot and
-//! those after it. Run by `cargo xtask bench scrape`.
+//! The cost of a scrape: encoding a snapshot in each format, and a response over loopback, both the first for a snapshot and
+//! later ones. Run by `cargo xtask bench scrape`.
 
 use std::{
     ffi::OsString,
@@ -31,7 +31,7 @@ use crate::{
     measure::Cost,
 };
 
-/// Measure what a scrape costs
+/// Measure the cost of a scrape
 #[derive(Parser)]
 #[command(name = "cargo xtask bench scrape", bin_name = "cargo xtask bench scrape")]
 struct Options {
@@ -40,9 +40,9 @@ struct Options {
 }
 
 const DEVICES: [usize; 3] = [1, 21, 256];
-/// Buckets of a histogram that are not empty: latencies of a drive under a varied load spread over six octaves.
+/// Number of non-empty buckets in a histogram: the latencies of a drive under a varied load spread over six octaves.
 const FILLED: usize = 48;
-/// As the daemon's own defaults.
+/// The daemon's defaults.
 const HISTOGRAMS: HistogramFormat =
     HistogramFormat { schema: 3, kinds: HistogramKinds::Auto, classic: ClassicBuckets::Few };
 
@@ -106,7 +106,7 @@ fn measure(devices: usize, format: Format) -> Result<Row> {
     })
 }
 
-/// Medians of the time that a client waits: for the first answer of a snapshot, and for a later one.
+/// Median time that a client waits for the first response for a snapshot, and for a later one.
 fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (snapshots, seen) = watch::channel(None);
@@ -116,7 +116,7 @@ fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> 
     let service = Service::new(seen, ServeConfig { histograms: HISTOGRAMS, ..ServeConfig::default() });
     thread::scope(|scope| {
         scope.spawn(|| runtime.block_on(serve(vec![listener], service, Limits::default(), stopped)));
-        // Dropped at the end, whatever the end is: the server ends then.
+        // Dropped on return, whatever the outcome, which stops the server.
         let _stop = stop;
         let (mut first, mut next) = (Vec::new(), Vec::new());
         for _ in 0..10 {
@@ -143,7 +143,7 @@ fn scrape(address: SocketAddr, format: Format) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Reads and writes of so many drives.
+/// A snapshot with reads and writes of this many drives.
 fn snapshot(devices: usize) -> Snapshot {
     let since = SystemTime::now();
     let histogram = |seed: usize| Histogram {
@@ -203,7 +203,7 @@ impl Row {
     }
 }
 
-/// Bounds so wide that only a mistake breaks them.
+/// Bounds so wide that only a bug exceeds them.
 fn check(rows: &[Row]) -> Result<()> {
     for row in rows {
         let bound = Duration::from_micros(2000 + 2000 * row.devices as u64);

@@ -1,4 +1,4 @@
-//! What a benchmark reads from.
+//! The device or file that a benchmark reads from.
 
 use std::{
     fs,
@@ -14,14 +14,14 @@ const SCRATCH_BYTES: u64 = 1 << 30;
 /// A block device to read from, or a file on one.
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    /// The directory in sysfs of the device below it.
+    /// The sysfs directory of the underlying device.
     sysfs: PathBuf,
-    /// Created by the bench, to be removed.
+    /// Whether the bench created the file and must remove it.
     is_ours: bool,
 }
 
 impl Target {
-    /// One that the user named.
+    /// A target named by the user.
     pub(crate) fn named(path: PathBuf) -> Result<Self> {
         let metadata = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
@@ -64,7 +64,7 @@ impl Target {
         Ok(name.to_string_lossy().into_owned())
     }
 
-    /// Reads of the device until now.
+    /// Number of reads that the device has completed.
     pub(crate) fn reads(&self) -> Result<u64> {
         let path = self.sysfs.join("stat");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

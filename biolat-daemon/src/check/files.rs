@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 
-/// Enough for all 256 connections, which can use half of the files.
+/// Enough for all 256 connections, which may use up to half of the descriptors.
 const ENOUGH: u64 = 512;
 /// Enough for the probe, its maps, sockets, and files to read.
 const MINIMUM: u64 = 40;

@@ -10,7 +10,7 @@ use super::finding::Finding;
 
 /// Approximate size of the maps other than counters and `MARKS`.
 const OTHER_MAPS: u64 = 512 << 10;
-/// The daemon's peak memory at startup, in multiples of the kernel's BTF size.
+/// The daemon's peak memory at startup, as a multiple of the kernel's BTF size.
 const BTF_TIMES: u64 = 5;
 /// Headroom below a limit.
 const SPARE: u64 = 8 << 20;
@@ -22,11 +22,11 @@ const DAEMON: u64 = 6 << 20;
 pub(super) struct MapSize {
     pub(super) slots: u32,
     pub(super) cpus: u64,
-    /// Size of a slot on all CPUs.
+    /// Size of one slot across all CPUs.
     pub(super) slot_bytes: u64,
     /// Size of the workload tables.
     pub(super) workload_bytes: u64,
-    /// Whether the understudy can be attached, which doubles the counters.
+    /// Whether the understudy can be attached, which doubles the size of the counters.
     pub(super) has_understudy: bool,
 }
 
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(finding.verdict, Fail, "103.5 MiB would be enough for one program");
         let expected = "x 5888 bytes; twice as much once the second program is attached, but only 200.0 MiB are available";
         assert!(finding.text.ends_with(expected), "{finding:?}");
-        // With few series, the peak is at startup. Marks take 4 KiB per CPU.
+        // With few series, the peak is at startup. `MARKS` takes 4 KiB per CPU.
         let more_counters = WIDE.bytes() + 6 * MIB - BTF_TIMES * 5_500_000;
         assert_eq!(both.peak(5_500_000) - WIDE.peak(5_500_000), more_counters + 512 * 4096);
         let both = MapSize { has_understudy: true, ..SMALL };

@@ -169,7 +169,7 @@ impl Subjects {
 
     fn check(&self) -> Result<Vec<Finding>> {
         let Host { sysfs, procfs, container_logs, .. } = &self.host;
-        // Like the daemon, which only needs the capabilities in its permitted set.
+        // The daemon does the same, so it only needs the capabilities in its permitted set.
         let _ = own_rights::raise();
         let process = ProcessRights::read(procfs).with_context(|| {
             format!(

@@ -1,4 +1,4 @@
-//! Checks the directory of `--pin`: whether a probe can be kept there, and whether there is one.
+//! Checks the `--pin` directory: whether a probe can be kept there, and whether one already is.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ pub(super) enum Contents {
     InUse,
     /// A probe without a daemon.
     Probe,
-    /// A probe that the daemon cannot continue with, and the reason.
+    /// A probe that the daemon cannot resume, and the reason.
     NotContinuable(String),
     /// A probe that cannot be opened, and the error.
     NotOpened(String),
 }
 
-/// Reads the directory for a daemon with these options.
+/// Returns the contents of the directory, as a daemon with these options would find them.
 pub(super) fn read(folder: &Path, sizes: bool, workloads: u32) -> anyhow::Result<Contents> {
     if is_missing(folder)? {
         return Ok(Contents::Missing);

@@ -9,7 +9,7 @@ use std::{
 /// The program that listens on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortOwner {
-    /// biolat with a snapshot, and its version.
+    /// biolat with a snapshot; the value is its version.
     Ready(String),
     /// biolat without a snapshot.
     NotReady,
@@ -61,7 +61,7 @@ fn owner(address: SocketAddr) -> io::Result<PortOwner> {
     })
 }
 
-/// Sends a request and reads the response, until `is_enough` accepts part of it.
+/// Sends a request and reads the response until it ends or `is_enough` accepts the text read last.
 fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
     let ends = Instant::now() + PROBE_TIMEOUT;
     let mut stream = TcpStream::connect_timeout(&reachable(address), PROBE_TIMEOUT)?;
@@ -78,7 +78,7 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
         }
         stream.set_read_timeout(Some(left))?;
         let length = match stream.read(&mut part) {
-            // With a timeout set, a read fails with EINTR after the process was stopped and continued: signal(7).
+            // With a timeout set, a read fails with EINTR if the process is stopped and continued: signal(7).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };

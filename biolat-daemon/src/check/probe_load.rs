@@ -12,7 +12,7 @@ pub(super) fn tried(outcome: Result<ProgramCounts>) -> Finding {
     match outcome {
         Ok(counts) => {
             let verified = match counts.verified_instructions {
-                // Unknown before Linux 5.16.
+                // Not reported before Linux 5.16.
                 0 => String::new(),
                 verified => format!(": the verifier processed {verified} instructions"),
             };

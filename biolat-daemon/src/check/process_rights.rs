@@ -10,7 +10,7 @@ pub(super) struct ProcessRights {
     /// User id.
     pub(super) user: u32,
     pub(super) effective: CapsHashSet,
-    /// The bounding set: capabilities that the process can ever get.
+    /// The bounding set: the only capabilities that the process can ever gain.
     pub(super) bounding: CapsHashSet,
     pub(super) no_new_privs: bool,
     /// Whether the process is in the initial user namespace, where capabilities apply to the whole kernel.

@@ -1,4 +1,4 @@
-//! Findings as text, for people: with symbols and colours on a terminal; words and unwrapped lines in a pipe.
+//! Findings as text, for people: symbols and colours on a terminal, words and unwrapped lines in a pipe.
 
 use biolat_model::text::sanitize;
 use biolat_system::terminal::{Highlight, Terminal, wrapped};

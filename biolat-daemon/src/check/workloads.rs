@@ -79,8 +79,8 @@ fn has_io(file: &Path) -> bool {
     controllers.split_whitespace().any(|controller| controller == "io")
 }
 
-/// Returns the cgroups that have the io controller while their children do not, outermost first. They are charged with the I/O
-/// of all cgroups below them.
+/// Returns the cgroups that have the io controller but whose children do not, outermost first. They are charged with the I/O of
+/// all cgroups below them.
 fn charged_ancestors(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut with_io) = (Vec::new(), vec![root.to_owned()]);
     while !with_io.is_empty() {

@@ -1,4 +1,4 @@
-//! Buckets of native and classic histograms. Coarser buckets are merged from neighbours, which is exact.
+//! Buckets of native and classic histograms. Coarser buckets are exact sums of neighbouring ones.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct NativeBuckets {
 }
 
 /// Returns native buckets at this schema, or at a coarser one if there would be too many. Counts only grow, so the number of
-/// buckets never falls and the schema never rises; a falling schema is not taken for a counter reset.
+/// buckets never falls and the schema never rises; Prometheus does not treat a falling schema as a counter reset.
 #[must_use]
 pub fn native(histogram: &Histogram, schema: u32) -> NativeBuckets {
     let top = TOP_EXPONENT << schema;
@@ -98,7 +98,7 @@ pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
 /// Bounds of a workload's classic buckets, from 122 µs to 4 s. Only a few, because there are many workloads.
 pub const WORKLOAD_BOUNDS: [i32; 6] = [-13, -10, -7, -4, -1, 2];
 
-/// Upper bounds of classic latency buckets, as powers of two of a second.
+/// Upper bounds of classic latency buckets, as powers of two in seconds.
 #[must_use]
 pub fn latency_bounds(which: ClassicBuckets) -> Vec<i32> {
     match which {
@@ -107,7 +107,7 @@ pub fn latency_bounds(which: ClassicBuckets) -> Vec<i32> {
     }
 }
 
-/// Upper bounds of classic size buckets, as powers of two of a byte. `Few` has the sector size and the sizes that file systems,
+/// Upper bounds of classic size buckets, as powers of two in bytes. `Few` has the sector size and the sizes that file systems,
 /// databases and the block layer use.
 fn size_bounds(which: ClassicBuckets) -> Vec<i32> {
     match which {
@@ -116,7 +116,7 @@ fn size_bounds(which: ClassicBuckets) -> Vec<i32> {
     }
 }
 
-/// Returns classic buckets: cumulative counts at these powers of two of a second, and at infinity.
+/// Returns classic buckets: cumulative counts at these powers of two in seconds, and at infinity.
 #[must_use]
 pub fn classic(histogram: &Histogram, bounds: &[i32]) -> Vec<Bucket> {
     let bounds = bounds.iter().map(|&exponent| (exponent, exponent << SCHEMA));
@@ -215,7 +215,7 @@ mod tests {
         );
     }
 
-    /// Every latency from 1 µs to 1000 s, as after a year, in steps narrower than any bucket.
+    /// Every latency from 1 µs to 1000 s, as might be seen over a year, in steps narrower than any bucket.
     #[test]
     fn histogram_with_all_latencies_stays_below_bucket_limit() {
         let mut cells = [0; CELLS];

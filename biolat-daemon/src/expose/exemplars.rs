@@ -74,7 +74,7 @@ mod tests {
         let latencies = [
             Some(SECOND),
             Some(SECOND + 1),
-            // The same bucket at schema 0, another at schema 3.
+            // In the previous latency's bucket at schema 0, but not at schema 3.
             Some(2 * SECOND),
             None,
             Some(400),

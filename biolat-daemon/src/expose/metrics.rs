@@ -1,7 +1,7 @@
 //! The table of all metrics, with their names, types, labels, help texts and samples. [`families`](super::families) and
 //! `docs/metrics.md` are generated from it.
 //!
-//! A new metric is one entry, plus a field in [`Snapshot`] if its value is new.
+//! To add a metric, add one entry, plus a field in [`Snapshot`] if its value is new.
 
 use std::{
     collections::HashMap,
@@ -761,7 +761,7 @@ pub(crate) const METRICS: &[Metric] = &[
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },
-    // Metrics that every exporter has about its own process; names and help texts follow the convention.
+    // The standard process metrics of every exporter; names and help texts follow the convention.
     Metric {
         name: "process_cpu_seconds_total",
         labels: &[],

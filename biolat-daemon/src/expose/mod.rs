@@ -40,9 +40,9 @@ pub enum HistogramKinds {
 /// Buckets of classic histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClassicBuckets {
-    /// 12 buckets; for latencies in factors of four from 15 µs to 4 s, and 32 s.
+    /// 12 buckets; for latencies, from 15 µs to 4 s in factors of four, and 32 s.
     Few,
-    /// One bucket per power of two; for latencies 32, from 1 µs to 1024 s.
+    /// One bucket per power of two; for latencies, 32 buckets from 1 µs to 1024 s.
     All,
 }
 
@@ -114,7 +114,7 @@ pub struct ServerState {
     pub certificate_expires: Option<SystemTime>,
     /// Whether completions are exposed by CPU.
     pub per_cpu: bool,
-    /// Memory of the history; `None` without a history.
+    /// Memory used by the history; `None` without a history.
     pub history_bytes: Option<usize>,
     /// Whether OpenMetrics has a `_created` line for each counter and histogram.
     pub created: bool,

@@ -31,16 +31,18 @@ impl Handshake {
         self.tls.as_ref().map(Arc::as_ptr) == access.tls.as_ref().map(Arc::as_ptr)
     }
 
-    /// Whether a request can be answered under this configuration. After a change of the TLS configuration, the first request of
-    /// a connection still can: the handshake admitted the client, and no client repeats its first request on a new connection.
+    /// Whether a request can be answered under this configuration. After the TLS configuration changes, the first request on a
+    /// connection is still answered: the handshake admitted the client, and no client repeats its first request on a new
+    /// connection.
     fn admits(&self, access: &Access) -> bool {
         let both_have_tls = self.tls.is_some() && access.tls.is_some();
         self.is_current(access) || (self.is_first_request && both_have_tls)
     }
 }
 
-/// A later request on a connection from before the TLS configuration changed. The connection is closed without a response. A
-/// client takes that for an idle timeout and repeats the request on a new connection, if it is still allowed to connect.
+/// A request, other than the first, on a connection opened before the TLS configuration changed. The connection is closed without
+/// a response. A client takes that for an idle timeout and repeats the request on a new connection, if it is still allowed to
+/// connect.
 #[derive(Debug)]
 pub(super) struct StaleTls;
 
@@ -112,7 +114,7 @@ impl Service {
             set(&mut response, CONNECTION, "close");
         }
         for (name, value) in &access.headers {
-            // The page sets its own Content-Security-Policy; another would block its script or allow too much.
+            // The page sets its own Content-Security-Policy; one from the web config would block its script or allow too much.
             response.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         Ok(response)

@@ -44,7 +44,7 @@ pub(super) struct BodyCache {
 /// How long a new body waits for memory.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait until closed connections have freed their bodies, before closing more.
+/// How long to wait for closed connections to free their bodies before closing more.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A body's address in memory, which identifies it while it exists.
@@ -60,7 +60,7 @@ impl BodyAddress {
     }
 }
 
-/// Memory of all bodies: of the latest snapshot, and of older ones that are still being sent.
+/// Memory used by all bodies: those of the latest snapshot, and older ones that are still being sent.
 #[derive(Default)]
 struct BodyMemory {
     bytes: AtomicUsize,
@@ -149,7 +149,7 @@ impl BodyCache {
         last_success.unwrap_or(self.created).elapsed()
     }
 
-    /// How long the collector has made no progress; before the first collection, the time since the server started.
+    /// Time since the collector last made progress or, before the first collection, since the server started.
     pub(super) fn stalled(&self) -> Duration {
         let stalled = self.snapshot().and_then(|snapshot| snapshot.health.stalled());
         stalled.unwrap_or_else(|| self.created.elapsed())
@@ -164,9 +164,9 @@ impl BodyCache {
         self.config.interval
     }
 
-    /// Waits until there is room below the limit for a new body, plain and compressed, as large as the largest so far. Meanwhile
+    /// Waits until the limit leaves room for a new body, plain and compressed, each as large as the largest so far. Meanwhile,
     /// `close_readers` closes connections that read bodies other than the given ones, to free the given number of bytes. Returns
-    /// false if there was no room in time.
+    /// false if there was still no room after a timeout.
     pub(super) async fn wait_for_room(
         &self,
         limit: usize,

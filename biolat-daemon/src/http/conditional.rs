@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use biolat_model::snapshot::Snapshot;
 use hyper::header::{HeaderMap, IF_NONE_MATCH};
 
-/// Returns the entity tag of a snapshot. It is weak because compressed and plain bodies have the same one. It changes when the
-/// probe is attached anew, and after a failed collection, which publishes the last snapshot with new `health`.
+/// Returns the entity tag of a snapshot. It is weak because compressed and plain bodies share it. It changes when the probe is
+/// reattached, and after a failed collection, which publishes the last snapshot with new `health`.
 pub(super) fn etag(snapshot: &Snapshot) -> String {
     let (started, taken) = (nanoseconds(snapshot.started), nanoseconds(snapshot.taken));
     format!("W/\"{started:x}-{taken:x}-{:x}\"", snapshot.health.failures)

@@ -79,8 +79,8 @@ impl ConnectionSlots {
 
     /// Returns a slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
     /// connections loses the one that has been inactive longest, so a client with many connections only evicts its own. A
-    /// connection whose response is being prepared is not inactive. Between networks with equally many connections, unknown ones
-    /// lose first, so strangers with many addresses do not evict Prometheus.
+    /// connection whose response is being prepared is not inactive. If several networks have the most, unknown ones lose first,
+    /// so unknown clients with many addresses do not evict Prometheus.
     pub(super) fn acquire(self: &Arc<Self>, from: IpAddr) -> (ConnectionSlot, oneshot::Receiver<()>) {
         self.acquire_at(from, Instant::now())
     }
@@ -139,8 +139,8 @@ impl ConnectionSlots {
         });
     }
 
-    /// Closes connections that read bodies other than the latest ones, those that have been reading longest first, until this
-    /// many bytes are free. A body is free when no connection reads it.
+    /// Closes connections that read bodies other than the latest ones, longest-reading first, until this many bytes are free. A
+    /// body is free when no connection reads it.
     fn close_readers(&self, latest: &[BodyAddress], bytes: usize) {
         let mut table = self.table();
         let mut reading: Vec<_> = table
@@ -200,7 +200,7 @@ impl ConnectionSlot {
         self.change(|entry| entry.is_preparing = true);
     }
 
-    /// Records that the response is ready. After a success the client's network is remembered.
+    /// Records that the response is ready. On success, remembers the client's network.
     pub(super) fn set_prepared(&self, is_success: bool) {
         let SlotLease { slots, id } = &*self.0;
         let mut table = slots.table();
@@ -424,7 +424,7 @@ mod tests {
             })
             .collect();
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty));
-        // With two connections, the client has more than any stranger.
+        // With two connections, the client has more than any unknown network.
         let (_second, _closed) = slots.acquire_at(CLIENT, start + 2 * LIMIT);
         let (_stranger, _closed) = slots.acquire_at(Ipv4Addr::new(192, 0, 2, 99).into(), start + 2 * LIMIT);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Closed));

@@ -21,7 +21,7 @@ use super::{
 use body::{HistoryBody, Writer};
 use query::HistoryQuery;
 
-/// Maximum number of responses at a time. Each needs up to a megabyte, plus the blocks that it shares with the store.
+/// Maximum number of concurrent responses. Each needs up to a megabyte, plus the blocks that it shares with the store.
 pub(super) const READERS: usize = 8;
 
 /// Responds to a request with this query.

@@ -14,8 +14,8 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
-    /// Memory of all response bodies, in bytes. Beyond it, connections that still read an older snapshot are closed, those that
-    /// have been reading longest first.
+    /// Memory used by all response bodies, in bytes. Beyond it, connections that still read an older snapshot are closed,
+    /// longest-reading first.
     pub body_bytes: usize,
     /// Time for the client to read some more of a response.
     pub write: Duration,

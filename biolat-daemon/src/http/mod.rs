@@ -1,5 +1,5 @@
-//! The HTTP server. It never reads a map: responses are made from the latest snapshot and the history. `routes` has the table
-//! of endpoints; `authentication` handles what applies to all of them.
+//! The HTTP server. It never reads a map: responses are built from the latest snapshot and the history. `routes` has the table of
+//! endpoints; `authentication` does the work that is common to all of them.
 
 mod admission;
 mod authentication;
@@ -46,7 +46,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Makes a service for the latest of these snapshots.
+    /// Creates a service for the latest of these snapshots.
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
         Self {

@@ -318,7 +318,7 @@ mod tests {
         assert!(SCRIPT.contains("\"no_room\":{") && !SCRIPT.contains("LOSS_REASONS_OF_THE_DAEMON"));
     }
 
-    /// Keeps loading fast on slow connections, and the binary small.
+    /// A small page loads fast on slow connections and keeps the binary small.
     #[test]
     fn page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();

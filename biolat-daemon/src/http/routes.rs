@@ -1,5 +1,5 @@
-//! The table of all endpoints. A new endpoint is one entry and its handler; responses to unknown paths, the page's links and
-//! the table in `docs/api.md` are generated from it.
+//! The table of all endpoints. To add an endpoint, add one entry and its handler; responses to unknown paths, the page's links
+//! and the table in `docs/api.md` are generated from it.
 //!
 //! Credentials are not checked here: `authentication` checks them for every path, before routes are looked up.
 
@@ -37,7 +37,7 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     methods: &'static [Method],
     available: Available,
-    /// The response, described in a phrase.
+    /// A short description of the response.
     pub(super) description: &'static str,
     handler: Handler,
 }
@@ -137,7 +137,7 @@ pub(super) fn available(config: &ServeConfig) -> impl Iterator<Item = &'static R
     ROUTES.iter().filter(|route| route.missing(config).is_none())
 }
 
-/// Returns path and description of each available route except `/`, for the page.
+/// Returns the path and description of each available route except `/`, for the page.
 pub(super) fn links(config: &ServeConfig) -> impl Iterator<Item = (&'static str, &'static str)> {
     available(config).filter(|route| route.path != "/").map(|route| (route.path, route.description))
 }
@@ -178,7 +178,7 @@ fn method_not_allowed(methods: &[Method]) -> HttpResponse {
     response
 }
 
-/// Responds 404 and lists the available paths; or only the API's paths if the requested path is below `/api`.
+/// Responds with 404 and lists the available paths, or only the API's paths if the requested path is below `/api`.
 fn not_found(call: &Call<'_>) -> HttpResponse {
     let is_api = call.path == "/api" || call.path.starts_with("/api/");
     let routes =
@@ -216,7 +216,7 @@ async fn slow(call: &Call<'_>) -> HttpResponse {
         .await
 }
 
-/// Responds with JSON of the latest snapshot, or 304 if the client already has it.
+/// Responds with JSON from the latest snapshot, or with 304 if the client already has it.
 async fn json(
     call: &Call<'_>,
     path: &'static str,
@@ -262,7 +262,7 @@ async fn history(call: &Call<'_>) -> HttpResponse {
     past::respond(call.service, call.slot, call.query, call.headers)
 }
 
-/// Responds 503 if a restart could help.
+/// Responds with 503 if a restart could help.
 async fn healthy(call: &Call<'_>) -> HttpResponse {
     let body = match Figures::of(call) {
         Figures::Current => "healthy\n".to_owned(),
@@ -272,7 +272,7 @@ async fn healthy(call: &Call<'_>) -> HttpResponse {
     text(StatusCode::OK, body)
 }
 
-/// Responds 200 if the figures are current.
+/// Responds with 200 if the figures are current.
 async fn ready(call: &Call<'_>) -> HttpResponse {
     if call.service.bodies.snapshot().is_none() {
         return not_ready();
@@ -291,7 +291,7 @@ const OLD_AFTER: Duration = Duration::from_secs(60);
 /// Whether the figures are current and, if not, why.
 enum Figures {
     Current,
-    /// A collection is waiting for runs of the probe.
+    /// A collection is waiting for probe runs to finish.
     Late(String),
     Failing(String),
 }

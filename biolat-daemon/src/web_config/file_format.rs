@@ -1,4 +1,4 @@
-//! Parses the web config file, which has the keys of the [Prometheus exporter toolkit]. Values are interpreted elsewhere.
+//! Parses the web config file, which uses the keys of the [Prometheus exporter toolkit]. Values are interpreted elsewhere.
 //!
 //! [Prometheus exporter toolkit]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
@@ -51,7 +51,7 @@ pub(super) struct HttpSection {
     pub(super) headers: Option<BTreeMap<String, String>>,
 }
 
-/// Parses a file. Unknown and duplicate keys are errors. Errors are one line.
+/// Parses a file. Unknown and duplicate keys are errors. Error messages are one line.
 pub(super) fn parse(text: &str) -> Result<WebConfigFile, WebConfigError> {
     let invalid = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
     // serde's maps would accept duplicate keys, and aliases can multiply the content of a small file.
@@ -67,7 +67,7 @@ const MAX_CONTENT: usize = 4 << 20;
 /// Cost of a node in addition to its text.
 const NODE: usize = 16;
 
-/// Reads any content without keeping it, and fails at a duplicate key or beyond [`MAX_CONTENT`].
+/// Reads any content without keeping it, and fails on a duplicate key or beyond [`MAX_CONTENT`].
 #[derive(Clone, Copy)]
 struct ContentBudget<'a>(&'a Cell<usize>);
 

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use ring::digest::{Digest, SHA256, digest};
 
-/// The files that were read.
+/// The files read during a load, for detecting changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files(Vec<ReadFile>);
 
@@ -28,7 +28,7 @@ struct ReadFile {
 type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Files {
-    /// Reads a file of the configuration. A file that exists but cannot be read counts as changed, so that reading is retried.
+    /// Reads a configuration file. A file that exists but cannot be read counts as changed, so the read is retried.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let identity = identity(path);
         let read = read(path);
@@ -78,7 +78,7 @@ mod tests {
 
     use super::Files;
 
-    /// Uses a directory, which exists but cannot be read as a file.
+    /// Reads a directory, which exists but cannot be read as a file.
     #[test]
     fn retries_an_unreadable_file() {
         let mut files = Files::default();
@@ -115,7 +115,7 @@ mod tests {
             fs::create_dir_all(folder.join(generation)).unwrap();
             fs::write(folder.join(generation).join("key"), generation).unwrap();
         }
-        // Kubernetes' layout: the file is a link into a directory that is itself a link.
+        // The Kubernetes layout: the file is a link into a directory that is itself a link.
         symlink("1", folder.join("..data")).unwrap();
         symlink("..data/key", folder.join("key")).unwrap();
         let mut files = Files::default();

@@ -2,9 +2,9 @@
 //! reloaded while the daemon runs. If the new configuration has an error, the previous one is kept and the error is logged
 //! once.
 //!
-//! biolat is stricter than the toolkit: only TLS 1.2 and 1.3 and HTTP/1.1 are supported. Client certificates are verified with
-//! the given `client_ca`, never with the system's authorities. A reload never removes a protection (TLS, its minimum version,
-//! client certificates and their names, passwords), because a half-written file can look like one without it.
+//! biolat is stricter than the toolkit: only TLS 1.2 and 1.3 and HTTP/1.1 are supported. Client certificates are verified against
+//! the given `client_ca`, never against the system's trust store. A reload never removes a protection (TLS, its minimum version,
+//! client certificates and their names, passwords), because a half-written file can look as if the protection had been removed.
 //!
 //! [Prometheus exporter toolkit]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
@@ -36,10 +36,10 @@ pub(crate) use passwords::AuthOutcome;
 
 /// How often the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a connection waits for a check, because the files may be on a hung drive.
+/// Maximum time that a connection waits for a check; the files may be on a hung drive.
 const RELOAD_WAIT: Duration = Duration::from_millis(200);
 
-/// Headers that can be set, the same as in the exporter toolkit, with their allowed values; none: any value.
+/// Headers that can be set, as in the exporter toolkit, and their allowed values; an empty list allows any value.
 const HEADERS: [(&str, &[&str]); 5] = [
     ("Content-Security-Policy", &[]),
     ("Strict-Transport-Security", &[]),
@@ -48,7 +48,7 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("X-XSS-Protection", &[]),
 ];
 
-/// An error in the configuration itself, which a restart does not fix.
+/// An error in the configuration itself, which a restart will not fix.
 #[derive(Debug)]
 pub struct WebConfigError(String);
 
@@ -104,7 +104,7 @@ impl Drop for ReloadCheck {
 }
 
 impl WebConfig {
-    /// Loads a file and the files that it names. An error in the file itself is a [`WebConfigError`].
+    /// Loads a configuration file and the files it names. An error in the configuration file itself is a [`WebConfigError`].
     pub fn open(path: &Path) -> Result<Self> {
         let (access, files) = load(path);
         let access = Arc::new(access?);
@@ -195,7 +195,7 @@ impl WebConfig {
             (Arc::clone(&state.access), state.reload_error.take())
         };
         if access.is_ok() && last_error.is_none() && is_same {
-            // Files were only touched or rewritten: connections and verified passwords stay valid.
+            // The files were only touched or rewritten with the same content: connections and verified passwords stay valid.
             return;
         }
         match access.and_then(|access| keeps_protections(&before, &access).map(|()| access)) {
@@ -205,7 +205,7 @@ impl WebConfig {
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                // Every check retries an unreadable file: log its error once.
+                // Every check retries an unreadable file, so log its error only once.
                 if last_error.as_ref() != Some(&error) {
                     log::warn!("{error}; keeping the previous configuration");
                 }
@@ -219,7 +219,7 @@ impl WebConfig {
     }
 }
 
-/// Fails if the new configuration lacks a protection of the previous one.
+/// Fails if the new configuration lacks a protection that the previous one had.
 fn keeps_protections(before: &Access, access: &Access) -> Result<()> {
     match before.protections.iter().find(|protection| !access.protections.contains(protection)) {
         Some(protection) => {
@@ -299,7 +299,7 @@ mod tests {
 
     const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-    /// Makes a directory with certificates of a server and an authority.
+    /// Creates a directory with a server certificate and its authority's certificate.
     fn folder(name: &str) -> Folder {
         let folder = Folder::new(name);
         let authority = Authority::new("authority");
@@ -308,7 +308,7 @@ mod tests {
         folder
     }
 
-    /// Generates files from lines of valid configurations, with errors as in half-written or mistyped files.
+    /// Generates files from valid configuration lines, with the errors of half-written or mistyped files.
     fn yaml() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             8 => select(vec![
@@ -408,7 +408,7 @@ mod tests {
         assert!(web_config.state().access.protections.contains(&"TLS 1.3 only"), "reloaded");
     }
 
-    /// Other files may be about to be replaced, so a restart may help.
+    /// Other files may be about to be replaced, so a restart can fix such an error.
     #[test]
     fn errors_in_other_files_are_not_web_config_errors() {
         let folder = folder("faults");
@@ -453,7 +453,7 @@ mod tests {
         }
     }
 
-    /// Keys without a value, as in a half-written file, and weaker values.
+    /// Covers keys without a value, as in a half-written file, and weaker values.
     #[test]
     fn reload_keeps_protections() {
         let folder = folder("protections");

@@ -21,8 +21,8 @@ use crate::net::network;
 /// Maximum number of waiting or running checks per network: enough for two scrapers behind one
 /// address.
 const MAX_QUEUED: usize = 2;
-/// After a wrong password, the check's place in the queue stays taken for this many times as long as the check took, which limits
-/// a network to half a CPU.
+/// After a wrong password, the check's queue slot stays taken for this multiple of the check's duration, which limits a network
+/// to half a CPU.
 const PENALTY: u32 = 3;
 /// Maximum number of remembered verified passwords. A user can have several, because bcrypt ignores everything after 72 bytes.
 const MAX_VERIFIED: usize = 64;
@@ -106,7 +106,7 @@ impl Passwords {
         let hash = hash.to_owned();
         let matches = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         let verified = Arc::clone(&self.verified);
-        // In a separate task, so that the result is remembered even if the client disconnects.
+        // A separate task, so the result is remembered even if the client disconnects.
         let checked = tokio::spawn(async move {
             let is_valid = matches.await.unwrap_or(false) && is_user;
             if is_valid {
@@ -125,7 +125,7 @@ impl Passwords {
         if checked.await.unwrap_or(false) { AuthOutcome::Allowed } else { AuthOutcome::Unauthorized }
     }
 
-    /// Returns a keyed hash of user, bcrypt hash and password. It includes their lengths, so that it is unambiguous.
+    /// Returns a keyed hash of the user, bcrypt hash and password, including their lengths to make it unambiguous.
     fn digest(&self, user: &str, hash: &str, password: &[u8]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
         for part in [user.as_bytes(), hash.as_bytes(), password] {
@@ -180,7 +180,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns user and password of a request.
+/// Returns the user and password of a request.
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let decoded =
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Even if the client disconnects during the check.
+    /// A valid password is remembered even if the client disconnects during the check.
     #[tokio::test]
     async fn remembers_a_valid_password() {
         let (users, passwords, headers) = (users(8), Passwords::new().unwrap(), with("alice", "hunter2"));
@@ -294,7 +294,7 @@ mod tests {
         );
     }
 
-    /// A network that guesses passwords delays only itself, and never a verified password.
+    /// Password guessing delays only the guessing network, and never a verified password.
     #[tokio::test]
     async fn throttles_guessing() {
         let (users, passwords) = (users(8), Passwords::new().unwrap());

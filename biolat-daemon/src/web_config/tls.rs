@@ -35,11 +35,10 @@ const UNSAFE_CIPHERS: [&str; 4] = [
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
 ];
 
-/// Cipher suites of TLS 1.3: all are safe and, as in Go, not configurable.
+/// TLS 1.3 cipher suites: all are safe and, as in Go, not configurable.
 const TLS13_CIPHERS: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// A TLS server.
 pub(super) struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
     /// Names of the active protections.
@@ -111,7 +110,7 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
 /// PEM data and its origin.
 struct Pem {
     bytes: Vec<u8>,
-    /// The file, or the key of the configuration that contains the data.
+    /// The file, or the configuration key that contains the data.
     from: Result<PathBuf, &'static str>,
 }
 
@@ -125,7 +124,7 @@ impl fmt::Display for Pem {
 }
 
 impl Pem {
-    /// Makes an error. It is a [`WebConfigError`] only for PEM in the configuration itself, because other files may be about to
+    /// Returns an error. It is a [`WebConfigError`] only for PEM in the configuration itself, because other files may be about to
     /// be replaced.
     fn error(&self, what: &str) -> anyhow::Error {
         let message = format!("{self} {what}");
@@ -209,7 +208,7 @@ fn versions(
     Ok(versions)
 }
 
-/// Returns the suites of TLS 1.3, followed by the suites with these names in this order.
+/// Returns the TLS 1.3 suites, followed by the suites with these names in this order.
 fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigError> {
     let all = default_provider().cipher_suites;
     if names.is_empty() {

@@ -1,5 +1,5 @@
-//! Connection limits: a thousand abusive clients at a time, with regular scrapes in between. The server runs in a separate
-//! process whose memory use the kernel reports.
+//! Connection limits: a thousand abusive clients at a time, with regular scrapes in between. The server runs in its own process,
+//! so the kernel reports its memory use.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
@@ -52,9 +52,9 @@ const ATTACKERS: usize = 1000;
 const CLIENT_DELAY: Duration = Duration::from_millis(20);
 const DISTANT_CLIENT_DELAY: Duration = Duration::from_millis(200);
 const MAX_SCRAPE_TIME: Duration = Duration::from_secs(1);
-/// Allowed growth of the server: 256 connections with a few 16 KiB buffers each, and fragmentation.
+/// Allowed growth of the server's memory: 256 connections with a few 16 KiB buffers each, and fragmentation.
 const MAX_GROWTH: u64 = 10 << 20;
-/// Interval between snapshots of a server that publishes new ones.
+/// Interval between snapshots of a `renewing` server.
 const RENEWAL: Duration = Duration::from_millis(100);
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
 const AUTHORIZATION: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hunter2
@@ -76,7 +76,7 @@ fn limit_files(wanted: u64) -> u64 {
     current
 }
 
-/// The server process of the other tests, with the given web config, if any.
+/// Runs the server process for the other tests, with the given web config, if any.
 #[test]
 #[ignore = "started by the other tests"]
 fn run_test_server() {
@@ -116,7 +116,7 @@ fn run_test_server() {
     });
 }
 
-/// A few minutes of history of a large host: a 15 MB response.
+/// A few minutes of a large host's history: a 15 MB response.
 fn history() -> SharedHistory {
     let limits = HistoryLimits { age: Duration::from_secs(3600), bytes: 16 << 20 };
     let history = SharedHistory::new(limits, Duration::ZERO);
@@ -207,7 +207,7 @@ impl Server {
         Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(tls))), None).await
     }
 
-    /// Starts a server that requires client certificates. Also returns a client with a certificate of another authority.
+    /// Starts a server that requires client certificates. Also returns a client with a certificate from another authority.
     async fn certified(name: &str) -> (Self, TlsConnector) {
         let (folder, authority) = certificates(name);
         folder.write("authority.pem", authority.pem());
@@ -239,7 +239,7 @@ impl Server {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "run_test_server", "--ignored", "--nocapture"])
             .env("BIOLAT_TEST_SERVE", config)
-            // The daemon does this on its first thread.
+            // The daemon sets this on its first thread; tests run on other threads.
             .env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")
             .envs(environment)
             .stdout(Stdio::piped())
@@ -263,8 +263,8 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Time for which the server and this process were runnable but had no CPU because of other load: the longest wait of any
-    /// thread of each.
+    /// Time that the server and this process spent waiting for a CPU because of other load: for each, the longest wait of any
+    /// thread.
     fn cpu_wait(&self) -> Duration {
         let of_process = |process: &str| {
             let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
@@ -363,7 +363,7 @@ async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
         TcpSocket::new_v6().unwrap()
     } else {
         let socket = TcpSocket::new_v4().unwrap();
-        // Half of them share an address; the rest have one each.
+        // Half of the attackers share an address; the rest have one each.
         let [.., high, low] = number.to_be_bytes();
         let from = if number.is_multiple_of(2) { [127, 0, 0, 2] } else { [127, 1, high, low] };
         socket.bind((from, 0).into()).unwrap();
@@ -491,7 +491,7 @@ async fn scrapes_succeed_with_idle_clients() {
 #[tokio::test]
 async fn scrapes_succeed_with_few_files() {
     let server = Server::with_files("files", 64).await;
-    // All from one address: 32 addresses would be entitled to all 32 connections.
+    // All from one address, because 32 addresses would be entitled to all 32 connections.
     server
         .withstands("idle, 64 files", attack_time(), |to, _| async move { send_and_idle(to, 0, b"").await })
         .await;
@@ -541,7 +541,7 @@ async fn scrapes_succeed_with_history_readers() {
         };
         server.withstands(what, attack_time(), slow).await;
     }
-    // As fast as possible, so there is always something to encode.
+    // Reads as fast as possible, so there is always something to encode.
     let fast = move |to, number| {
         let all = all.clone();
         async move { send_fast(to, number, all.as_bytes()).await }
@@ -558,7 +558,7 @@ async fn scrapes_succeed_with_history_readers() {
     server.withstands("invalid ranges of the history", attack_time(), ranges).await;
 }
 
-/// Ten new snapshots per second are announced on each stream.
+/// Each stream announces ten new snapshots per second.
 #[tokio::test]
 async fn scrapes_succeed_with_event_streams() {
     let server = Server::renewing("events", DEVICES).await;
@@ -663,7 +663,7 @@ async fn scrapes_succeed_with_unauthenticated_clients() {
     let idles = move |to, number| {
         let tls = tls.clone();
         async move {
-            // Handshakes cost CPU time on this side as well: start about three hundred per second.
+            // Handshakes cost CPU time on the client side too, so start about three hundred per second.
             sleep(Duration::from_millis(2 * (number & 0xffff_ffff))).await;
             let Some(stream) = connect(to, number).await else { return };
             if let Ok(mut stream) = tls.connect(Ipv4Addr::LOCALHOST.into(), stream).await {
@@ -689,7 +689,7 @@ async fn scrapes_succeed_with_ipv6_clients() {
     server.withstands("fuzzed requests over IPv6", attack_time(), fuzz).await;
 }
 
-/// With certificates of another authority, and without any.
+/// Clients with a certificate from another authority, and clients without one.
 #[tokio::test]
 async fn scrapes_succeed_with_untrusted_clients() {
     let (server, unknown_client) = Server::certified("certificates").await;
@@ -698,10 +698,10 @@ async fn scrapes_succeed_with_untrusted_clients() {
     let unknown = move |to, number: u64| {
         let unknown_client = unknown_client.clone();
         async move {
-            // Handshakes cost CPU time on this side as well: start about three hundred per second.
+            // Handshakes cost CPU time on the client side too, so start about three hundred per second.
             sleep(Duration::from_millis(number % ATTACKERS as u64 * 3)).await;
             let Some(stream) = connect(to, number).await else { return };
-            // In TLS 1.3 a client learns of its rejection only when it reads.
+            // With TLS 1.3, a client finds out that it was rejected only when it reads.
             if let Ok(mut stream) = unknown_client.connect(Ipv4Addr::LOCALHOST.into(), stream).await {
                 let _ = stream.write_all(SCRAPE.as_bytes()).await;
                 let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! Admission latency: together with the total it is the latency that the program doing the I/O measures.
+//! Admission latency: admission plus total is the latency seen by the program doing the I/O.
 
 use std::{fs, thread, time::Instant};
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 const READERS: u64 = 64;
 
-/// Time for which this thread ran or waited for a CPU.
+/// Time that this thread spent on a CPU or waiting for one.
 fn runnable_seconds() -> f64 {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let ns = times.split_whitespace().take(2).map(|time| time.parse::<f64>().unwrap());
@@ -26,9 +26,9 @@ fn runnable_seconds() -> f64 {
 struct Means {
     admission: f64,
     total: f64,
-    /// Latency by the clocks of the reading threads.
+    /// Latency measured by the reading threads.
     of_readers: f64,
-    /// Part of it spent on a CPU or waiting for one.
+    /// The part of that latency spent on a CPU or waiting for one.
     runnable: f64,
 }
 
@@ -85,7 +85,7 @@ fn read_by_many(disk: &NullBlk, rounds: u64) -> Means {
     means
 }
 
-/// Whether the kernel takes the admission timestamp only on devices with io.cost, and after the wait of io.cost.
+/// Whether the kernel takes the admission timestamp only on devices with io.cost, and only after the io.cost delay.
 fn timestamp_needs_io_cost() -> bool {
     release() >= Release(6, 18)
 }
@@ -96,7 +96,7 @@ fn timestamp_needs_io_cost() -> bool {
 fn tag_wait_is_admission() {
     for depth in ["4", "16"] {
         let few_tags = [("hw_queue_depth", depth), ("submit_queues", "1")];
-        // The throughput is the same with any number of tags, and low enough for an emulated machine.
+        // Throughput does not depend on the number of tags, and is low enough for an emulated machine.
         let disk = NullBlk::with_latency(depth.parse::<u64>().unwrap() * 4_000_000, &few_tags);
         block::set_attribute(&disk.name, "queue/scheduler", "none");
         // The limit is too high to delay these reads.

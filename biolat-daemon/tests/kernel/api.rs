@@ -63,7 +63,7 @@ fn api_agrees_with_metrics_and_announces_collections() {
 
     let (first, _) = both(&daemon);
     assert_eq!(first.host, std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
-    // Like the page: on an event, fetch the snapshot unless it is known.
+    // Does what the page does: on each event, fetches the snapshot unless it is already known.
     let (mut announced, mut fetched) = (BTreeSet::new(), vec![String::new()]);
     let mut next = || lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
     thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn api_agrees_with_metrics_and_announces_collections() {
     );
 }
 
-/// In a pod the kernel's host name is the pod's name.
+/// In a pod, the kernel's host name is the pod's name.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn node_name_replaces_host_name() {
@@ -136,7 +136,8 @@ fn node_name_replaces_host_name() {
     assert!(shown.contains(" on node1 at http://127.0.0.1:"), "{shown}");
 }
 
-/// Since Linux 6.18 it needs io.cost, which no device here uses. A missing figure must not look like a wait of zero.
+/// Since Linux 6.18, admission latency needs io.cost, which no device here uses. A missing figure must not look like a wait of
+/// zero.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn admission_is_available_before_linux_6_18() {

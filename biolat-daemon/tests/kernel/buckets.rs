@@ -1,5 +1,5 @@
-//! Compares the bucket arithmetic, as the kernel's JIT runs it, with the same code in user space. The tests of biolat-common
-//! compare that with the definition.
+//! Compares the bucket arithmetic as run by the kernel's JIT with the same code in user space, which biolat-common's tests
+//! compare with the definition.
 
 use aya::{Ebpf, RawTracePointRunOptions, TestRun as _, maps::Array, programs::RawTracePoint};
 use biolat_common::bucket::{COMMON_LIMIT_NS, LIMIT_NS, cell};

@@ -48,7 +48,7 @@ fn root_passes_every_check() {
     assert!(text.as_str().unwrap().starts_with("the kernel accepts it"), "{text}");
 }
 
-/// The daemon allocates the predicted counters, plus a few slots for other devices with I/O in the meantime.
+/// The daemon allocates the predicted counters, plus a few slots for other devices that do I/O in the meantime.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn daemon_allocates_predicted_memory() {
@@ -107,7 +107,7 @@ fn lists_missing_capabilities() {
     assert!(printed.contains("note probe") && printed.contains("skipped: missing capabilities"), "{printed}");
 }
 
-/// The daemon serves as root without capabilities, so it cannot read other users' private files.
+/// The daemon serves requests as root but without capabilities, so it cannot read other users' private files.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn unreadable_web_config_fails() {
@@ -124,7 +124,7 @@ fn unreadable_web_config_fails() {
     assert_eq!(verdict(), "fail");
 }
 
-/// The printed command works without changes.
+/// The printed command works as is.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn fix_for_disabled_iostats_works() {

@@ -1,6 +1,6 @@
-//! One CPU completes all I/O of a busy drive, from the pinned interrupt to the firing alert, with a daemon and a real Prometheus
-//! with the alert rule. Two drives must raise no alert: one that is as busy but has a queue for each CPU, and one with a single
-//! queue that is not busy.
+//! One CPU completes all I/O of a busy drive: tests everything from the pinned interrupt to the firing alert, with a daemon and a
+//! real Prometheus that evaluates the alert rule. Two drives must not raise the alert: one that is just as busy but has a queue
+//! per CPU, and one with a single queue that is not busy.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread, time::Duration};
 
@@ -110,10 +110,10 @@ fn pinned_interrupt_raises_alert() {
         assert_completed_by(1, &daemon, &pinned);
         let firing = format!("ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\",severity=\"info\"}}");
         wait_for(&firing, || devices_of(&firing).contains(&pinned));
-        // The alert would have had time to fire for all three.
+        // By then the alert would have had time to fire for all three.
         let known = "count_over_time(biolat_completion_cpus[5m]) >= 20";
         wait_for(known, || devices_of(known).len() == 3);
-        // While completions move to the other CPU, both have a share.
+        // While completions are moving to the other CPU, both CPUs have a share.
         let on_both = "biolat_completion_cpus > 1.5";
         wait_for(on_both, || devices_of(on_both) == [spread.clone()].into());
     });

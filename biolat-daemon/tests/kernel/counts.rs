@@ -27,7 +27,7 @@ fn every_op_on_a_raw_device_is_exact() {
     drop(awake);
     let growth = compare(&device.name, &before, &after);
     growth.assert_few_missed();
-    // At least as many completions as requested: proof that there was a load.
+    // At least as many completions as requested, which proves that the load ran.
     let expected = [(READ, 4000), (WRITE, 2400), (DISCARD, 200), (FLUSH, 20)];
     for (group, at_least) in expected {
         assert!(growth.of(group) >= at_least, "{group:?}: {}", growth.of(group));
@@ -69,7 +69,7 @@ fn write_and_sync(folder: &Path) {
     for number in 0..200_u64 {
         file.write_all_at(&[1; 5000], number * 5000).unwrap();
         file.sync_all().unwrap();
-        // Nothing is left to write: an empty flush.
+        // There is nothing left to write, so this sends an empty flush.
         file.sync_all().unwrap();
         if number % 10 == 0 {
             fs::write(folder.join(format!("small-{number}")), "x").unwrap();
@@ -97,7 +97,8 @@ pub(crate) fn assert_audit_is_exact(device: &str, load: impl FnOnce()) {
     growth.assert_few_missed();
 }
 
-/// `Figures` checks in each scrape that sizes and bands add up to the totals; here I/O completes on all CPUs, with flushes.
+/// `Figures` checks in every scrape that sizes and bands add up to the totals. Here I/O, including flushes, completes on all
+/// CPUs.
 #[test]
 #[ignore = "needs root and ext4: cargo xtask test"]
 fn sizes_add_up_under_load() {

@@ -20,7 +20,7 @@ use crate::support::{
     settled::settled,
 };
 
-/// Panels and rules that can show only zeros, and why. All others have to show more.
+/// Panels and rules that can show only zeros, and why. All others must show something else.
 const AT_ZERO: [(&str, &str); 19] = [
     ("Dropped records of slow I/Os", "there are few slow or failed I/Os"),
     ("Unavailable phases", "it lists missing phases, whose value is 0"),
@@ -45,12 +45,12 @@ const AT_ZERO: [(&str, &str); 19] = [
 const SLOW: &str = "no device here takes that long";
 const COMPLETES: &str = "usually no I/O is in flight";
 
-/// Has data only where the kernel keeps a timestamp of the submission, except in a panel that adds it to the queue.
+/// Has data only where the kernel records a submission timestamp, except in a panel that adds it to the queue latency.
 const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
-/// Series that do not exist here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing is
-/// stacked on the devices, the daemon does not restart, no I/O takes a second, and no drive has others to be compared with.
+/// Series that do not exist here: the NUMA node of a loop device is unknown, no device is too busy to take a request, nothing is
+/// stacked on the devices, the daemon does not restart, no I/O takes a second, and no drive has peers to be compared with.
 /// `deploy/grafana/synthetic.py` covers these.
 const ABSENT: [&str; 6] = [
     "biolat_completion_off_node_share",
@@ -61,18 +61,17 @@ const ABSENT: [&str; 6] = [
     "biolat_slowdown:score1w",
 ];
 
-/// Histograms by model and their quantiles. They multiply histograms, which Debian's Prometheus does not support.
+/// Histograms by model, and their quantiles. Their rules multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: [&str; 3] = [
     "model_op:biolat_device_latency_seconds",
     "model_class_op:biolat_total_latency_seconds",
     "model_op:biolat_total_latency_seconds:p99",
 ];
 
-/// Rules by pod. There are no pods here.
+/// Rules by pod; there are no pods here.
 const OF_PODS: &str = "namespace_pod_device_op";
 
-/// Parts of the names of rules that compare drives of one model. There are too few drives of one model here, and none is
-/// overloaded.
+/// Name parts of rules that compare drives of the same model. Too few drives here share a model, and none is overloaded.
 const OF_PEERS: [&str; 5] =
     ["_op_size_work:", "slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:", "biolat_work:overloaded"];
 
@@ -141,7 +140,7 @@ impl DashboardSetup {
     }
 }
 
-/// Attributes of a loop device outlive its file.
+/// A loop device keeps its attributes after its file is detached.
 impl Drop for DashboardSetup {
     fn drop(&mut self) {
         set_attribute(&self.unmeasured.name, "queue/iostats", "1");
@@ -259,7 +258,7 @@ fn shows_data(name: &str, answer: &[Value]) -> bool {
     answer.iter().map(number).any(|value| value.is_finite() && (value > 0.0 || at_zero && value == 0.0))
 }
 
-/// Whether the kernel keeps a timestamp of the submission for any device.
+/// Whether the kernel records submission timestamps for any device.
 fn has_admission(prometheus: &Prometheus) -> bool {
     wait_for("a scrape of the daemon", || !prometheus.vector("biolat_device_info").is_empty());
     const LACKS_IT: &str = "biolat_device_phase_available{phase=\"admission\"} == 0";
@@ -332,14 +331,14 @@ fn classic_prometheus_has_data_for_every_query() {
     check_queries_have_data(&classic());
 }
 
-/// Returns the recorded series of a device by their labels.
+/// Returns a device's recorded series by their labels.
 fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
     let series = prometheus
         .vector(&format!("{{__name__=~\"instance_device.*\", device=\"{device}\", op!=\"flush\"}}"));
     series.iter().map(|series| (series["metric"].to_string(), number(series))).collect()
 }
 
-/// Lowest bound of classic histograms, in seconds. Values below it cannot be told apart.
+/// Lowest bucket bound of classic histograms, in seconds. Smaller values cannot be told apart.
 const FIRST_BOUND: f64 = 1.0 / 65_536.0;
 
 /// A classic bucket is two octaves wide, a native one an eighth of an octave, so quantiles agree within two octaves.
@@ -357,7 +356,7 @@ fn native_and_classic_rules_agree() {
         both = (recorded(&new, device), recorded(&old, device));
         both.0.len() >= 8 && both.0.keys().eq(both.1.keys())
     });
-    // From here on both scrape the whole load, so they differ only by their start.
+    // From here on, both scrape the whole load, so they differ only in when they started.
     for _ in 0..20 {
         target.read(500);
         target.write(300);
@@ -367,7 +366,7 @@ fn native_and_classic_rules_agree() {
     thread::sleep(Duration::from_secs(3));
     both = (recorded(&new, device), recorded(&old, device));
     assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");
-    // The slowest I/O may be in the window of only one of them.
+    // The slowest I/O may be in only one of the two windows.
     for (name, new) in both.0.iter().filter(|(name, _)| !name.contains(":p100_")) {
         let old = both.1[name];
         let is_quantile = [":p", ":topk_p", ":worst_p"].iter().any(|part| name.contains(part));

@@ -14,7 +14,7 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Attaches a file to a loop device, reads a block and detaches it, this many times.
+/// Attaches a file to a loop device, reads a block and detaches the file, this many times.
 fn attach_and_detach(device: &LoopDevice, times: u32) {
     const SET_FD: libc::Ioctl = 0x4c00;
     const CLR_FD: libc::Ioctl = 0x4c01;
@@ -24,9 +24,9 @@ fn attach_and_detach(device: &LoopDevice, times: u32) {
         let target = Target::open(&device.path());
         let disk = OpenOptions::new().read(true).open(device.path()).unwrap();
         let control = |request, argument: i32| {
-            // SAFETY: both take a number.
+            // SAFETY: both ioctls take a number.
             let done = || unsafe { libc::ioctl(disk.as_raw_fd(), request, argument) } == 0;
-            // Software that examines every new disk can keep it open for a moment.
+            // Software that examines every new disk can keep this one open for a moment.
             wait_for("the loop device", done);
         };
         control(SET_FD, file.as_raw_fd());
@@ -53,7 +53,7 @@ fn ten_thousand_devices_leave_nothing_behind() {
         Resources::of(&daemon, &figures)
     };
     let first = half();
-    // The earlier slots, the device's ops, and as many spare slots again for unresolved devices and quarantine.
+    // The initial slots, the device's ops, and the spare slots for unresolved devices and quarantine.
     let most = before.slots as u64 + slots(4);
     assert!(first.slots <= most as f64, "{before:?}, then {first:?}, expected {most} at most");
     let second = half();
@@ -84,12 +84,12 @@ fn slots_are_reused() {
         let accounted = Stat::of(&device.name).completions(READ);
         device.attach_another(if round % 2 == 0 { "b" } else { "a" });
         let sequence = attribute(&device.name, "diskseq");
-        // From here on the device is audited, and completions for which the kernel ran no BPF program are found.
+        // From here on the device is audited, which finds completions for which the kernel ran no BPF program.
         wait_for("the new series", || {
             let info = [("device", device.name.as_str()), ("diskseq", sequence.as_str())];
             !Figures::scrape(daemon.address).metrics("biolat_device_info", &info).is_empty()
         });
-        // From two CPUs at once, so that both can find the series missing.
+        // Reads from two CPUs at once, so both can find the series missing.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| Target::open(&device.path()).read(10 + round));
@@ -101,7 +101,7 @@ fn slots_are_reused() {
         assert_eq!(counted + missed, of_this_life, "round {round}: {counted} counted, {missed} missed");
         rounds_with_missed += u32::from(missed > 0);
     }
-    // While all CPUs are awake, the kernel rarely skips programs; a bug would not be rare.
+    // With all CPUs awake, the kernel rarely skips programs; a bug would show up more often.
     assert!(rounds_with_missed <= 2, "missed completions in {rounds_with_missed} of 80 rounds");
     let after = settled(&daemon, &device.name).figures;
     // A few more slots can be in quarantine at any time.

@@ -11,7 +11,7 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Loads a device with every op that it supports, and compares the counts with the disk statistics.
+/// Runs every op that the device supports, and compares the counts with the disk statistics.
 fn check_drive(name: &str) {
     let daemon = Daemon::of(name);
     let before = settled(&daemon, name);
@@ -19,12 +19,12 @@ fn check_drive(name: &str) {
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
     assert_eq!(growth.missed, 0, "{name}");
-    // Every requested op was counted: proof that there was a load.
+    // Every requested op was counted, which proves that the load ran.
     assert_eq!(growth.of(READ), READS, "{name}");
     assert!(growth.of(WRITE) >= WRITES + ZEROES, "{name}: {:?}", growth.completions);
     let can = |attribute| block::number(name, attribute) > 0;
     let (discards, zeroes) = (can("queue/discard_max_bytes"), can("queue/write_zeroes_max_bytes"));
-    // Drives support all ops; some software devices do not support all.
+    // Drives support all ops; some software devices do not.
     let is_software = name.starts_with("nullb") || name.starts_with("loop");
     assert!(discards && (is_software || zeroes), "{name}");
     assert!(growth.of(DISCARD) >= DISCARDS, "{name}: {:?}", growth.completions);
@@ -73,7 +73,7 @@ fn scsi_debug_is_exact() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn null_blk_is_exact_in_every_completion_mode() {
-    // Completion in the submitting task, by an interrupt on the other CPU, or by a timer.
+    // Completes in the submitting task, in an interrupt on the other CPU, or in a timer.
     for mode in ["0", "1", "2"] {
         let device = NullBlk::in_memory(&[("irqmode", mode), ("submit_queues", "2")]);
         check_drive(&device.name);

@@ -28,11 +28,12 @@ use crate::support::{
 fn medium_error_counts_once() {
     let Some(drive) = ScsiDebug::load() else { return };
     let daemon = Daemon::of(&drive.name);
-    // The series exists from here on, so successful completions take the probe's common case.
+    // The series exists from here on, so the probe's common case handles successful completions.
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
     drive.inject(Fault::Medium, 1);
-    // One of these requests spans the bad sectors: the kernel completes 0 bytes of it, then all of it with the error.
+    // One of these requests spans the bad sectors: the kernel first completes 0 bytes of it, then the whole request with the
+    // error.
     load::on_two_cpus(|_| {
         let target = Target::open(&block::path(&drive.name));
         for number in 0..20 {
@@ -64,7 +65,7 @@ fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<SlowIo> {
     records
 }
 
-/// The device needs 2.5 s. The timeout is 100 ms, which the kernel rounds up by at most a second.
+/// Requests take 2.5 s. The timeout is 100 ms, which the kernel rounds up by at most a second.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn timeout_counts_once() {
@@ -101,7 +102,7 @@ fn passthrough_has_timestamps() -> bool {
 }
 
 /// Sends passthrough commands and asserts that they are counted, or lost as `passthrough` if the kernel does not timestamp them.
-/// Kernels that account them must agree with the count.
+/// Where the kernel accounts them, its count must match.
 fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
@@ -131,7 +132,7 @@ fn solo() -> (String, PathBuf) {
     (name, Path::new("/dev").join(controller.file_name().unwrap()))
 }
 
-/// The reason for which commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
+/// Reason under which commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
 fn admin_command_loss_reason() -> &'static str {
     if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" }
 }
@@ -149,8 +150,8 @@ fn nvme_admin_commands_are_lost() {
     assert_eq!(after.missed(&name), 0);
 }
 
-/// The load through the null disk pointer must be handled regardless of the order of loaded programs in memory. Before 6.4 the
-/// kernel could fail to find the handler, and crashed with two probes.
+/// The read through the null disk pointer must be handled regardless of the order of the loaded programs in memory. Before 6.4
+/// the kernel could fail to find the exception handler, and crashed with two probes.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn many_probes_survive_admin_commands() {

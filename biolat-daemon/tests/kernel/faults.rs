@@ -24,11 +24,11 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Most slots that unresolved devices and ended series can take.
+/// Maximum number of slots taken by unresolved devices and ended series.
 const TRANSIENT_SLOTS: f64 = 64.0;
 
-/// Every fifth bpf(2) call of the daemon fails for lack of memory while devices come and go. Nothing is lost permanently:
-/// afterwards there is room for as many series as before, and nothing that was shown is counted again as of an unknown device.
+/// Every fifth bpf(2) call of the daemon fails with ENOMEM while devices come and go. Nothing is lost permanently: afterwards
+/// there is room for as many series as before, and no I/O that was shown is counted again under an unknown device.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn failed_system_calls_lose_no_slots_or_counts() {
@@ -50,7 +50,7 @@ fn failed_system_calls_lose_no_slots_or_counts() {
         figures.histogram("total", &device.name, "read").map_or(0, |histogram| histogram.sample_count)
     };
     let accounted_before = Stat::of(&device.name).completions(READ) - reads(&before);
-    // Keyed by the time of the device's first collection, because the last snapshot stays while collections fail.
+    // Keyed by the time of the device's first collection, because the last snapshot is still served while collections fail.
     let mut shown = BTreeMap::new();
     for round in 0..30 {
         let figures = Figures::scrape(daemon.address);
@@ -67,7 +67,7 @@ fn failed_system_calls_lose_no_slots_or_counts() {
     kill_process(Pid::from_child(&strace), Signal::TERM).unwrap();
     strace.wait().unwrap();
 
-    // Longer than a device can be without a name.
+    // Longer than a device can stay unresolved.
     thread::sleep(Duration::from_millis(2500));
     device.detach();
     wait_for("the series to end", || daemon.fresh().histogram("total", &device.name, "read").is_none());
@@ -98,7 +98,7 @@ fn failed_system_calls_lose_no_slots_or_counts() {
     );
 }
 
-/// The daemon cannot pin its new probe: it exits, and the probe pinned before keeps counting for the next daemon.
+/// A daemon that cannot pin its new probe exits, and the previously pinned probe keeps counting for the next daemon.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn failed_upgrade_leaves_previous_probe() {

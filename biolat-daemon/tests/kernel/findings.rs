@@ -48,7 +48,7 @@ fn names_slow_device() {
     }
 }
 
-/// A device with a queue depth of 1 and four readers: all four have a request allocated, three of them wait.
+/// A device with a queue depth of 1 and four readers: all four have a request allocated, and three of them wait.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn reports_time_in_queue() {
@@ -62,7 +62,7 @@ fn reports_time_in_queue() {
 /// Covers the load and nothing else.
 const WINDOW: &str = "8s";
 
-/// Each workload's share of its drive's time, as in the documentation.
+/// The documented query for each workload's share of its drive's time.
 const SHARES: &str = "sum by (instance, device, cgroup) (rate(biolat_workload_device_seconds_total[5m])) \
     / on (instance, device) group_left () (sum by (instance, device) (rate(biolat_workload_device_seconds_total[5m])) > 0)";
 

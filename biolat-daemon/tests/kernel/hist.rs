@@ -69,7 +69,7 @@ fn hist_agrees_with_diskstats_and_daemon() {
             let ios = sum(&windows, name, op, |block| block["ios"].as_u64().unwrap());
             let missed = sum(&windows, name, op, |block| block["unseen"][op].as_u64().unwrap_or(0));
             let missed_there = after.missed_of(name, group) - before.missed_of(name, group);
-            // Completions missed by a probe that the daemon does not share.
+            // Two separate probes can each miss completions that the other counts.
             let differ = if is_same_probe { 0 } else { missed + missed_there };
             if op == "read" {
                 assert_eq!(ios + missed, stat.completions(group) - stat_before.completions(group), "{text}");
@@ -101,8 +101,8 @@ fn hist_agrees_with_diskstats_and_daemon() {
                     let here = within(&|ratio| (ratio - 1.0).abs() < 1e-9);
                     assert_eq!(here, count, "{op}: bucket {index}");
                 } else {
-                    // The two probes read the clock one after the other: latencies differ by at most one bucket, except for a few
-                    // that were interrupted in between.
+                    // The two probes read the clock one after the other, so latencies differ by at most one bucket, except for a
+                    // few with an interruption in between.
                     let below: u64 = grown.iter().filter(|(i, _)| *i <= index).map(|(_, n)| n).sum();
                     let (least, most) = (within(&|ratio| ratio < 0.95), within(&|ratio| ratio < 1.15));
                     let slack = load::READS / 100;
@@ -127,7 +127,7 @@ fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
     text.lines().filter_map(row).collect()
 }
 
-/// biolatency uses other tracepoints, and its own clock and arithmetic.
+/// biolatency uses different tracepoints, and its own clock and arithmetic.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn hist_agrees_with_biolatency() {
@@ -153,7 +153,7 @@ fn hist_agrees_with_biolatency() {
     let block = &windows[0]["blocks"][0];
     let ours = in_buckets(block, "device");
     let all: u64 = rows.iter().map(|(_, count)| count).sum();
-    // If the kernel ran no BPF programs for a completion, both missed it, and the audit finds it.
+    // If the kernel ran no BPF programs for a completion, both tools missed it, and the audit found it.
     let (ios, missed) = (block["ios"].as_u64().unwrap(), block["unseen"]["read"].as_u64().unwrap_or(0));
     assert_eq!(ios + missed, READS, "{block}");
     assert!(all.abs_diff(ios) <= missed, "biolatency {all}, biolat {ios}, {missed} missed: {rows:?}");

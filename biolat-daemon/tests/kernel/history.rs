@@ -1,5 +1,5 @@
-//! fio on two devices, one of which stalls for four seconds, followed by every way to query it. Lasts half a minute, or
-//! `BIOLAT_HISTORY_MINUTES`.
+//! Runs fio on two devices, one of which stalls for four seconds, then finds the stall with every kind of query. Lasts half a
+//! minute, or `BIOLAT_HISTORY_MINUTES`.
 
 use std::{
     fs,
@@ -92,7 +92,7 @@ fn finds_stall_and_sums_are_exact() {
     assert!(stall.iter().all(|io| io.device == name && io.op == "write"), "{stall:?}");
     assert!((1..=DEPTH as usize).contains(&stall.len()), "{stall:?}");
 
-    // The terminal, with the daemon and with a saved file.
+    // The terminal tool, with the daemon and with a saved file.
     let folder = Folder::new("saved-history", true);
     let file = folder.0.join("history.gz");
     let (address, file) = (daemon.address.to_string(), file.to_str().unwrap());
@@ -153,7 +153,7 @@ fn windows(json: &str) -> Vec<Value> {
     json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The output of `-jD`, or of all ops of `-jDF`.
+/// Returns a device's I/Os from the output of `-jD`, or over all ops from `-jDF`.
 fn ios_of(windows: &[Value], device: &str) -> u64 {
     let blocks = windows.iter().flat_map(|window| window["blocks"].as_array().unwrap());
     blocks.filter(|block| block["device"] == device).map(|block| block["ios"].as_u64().unwrap()).sum()
@@ -189,7 +189,7 @@ pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
     }
 }
 
-/// Asserts that the intervals contain all bytes of reads and writes, unless I/O was missed.
+/// Asserts that the intervals contain all bytes in the disk statistics, unless I/O was missed.
 fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat, missed: u64) {
     for group in GROUPS {
         let (Some(before), Some(after)) = (before.bytes(group), after.bytes(group)) else { continue };
@@ -200,7 +200,7 @@ fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat,
     }
 }
 
-/// Asserts that the stall ranks first among the worst.
+/// Asserts that the stall ranks first in the output of `worst`.
 fn assert_worst(json: &str, device: &str, stalled_at: Duration) {
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!((&first["device"], &first["op"]), (&device.into(), &"write".into()), "{first}");

@@ -108,7 +108,7 @@ fn logs_unusable_history_file() {
     assert_eq!(fs::read(&of_others).unwrap(), b"dear diary");
 }
 
-/// Two daemons are configured with the same file: the second continues its history when the first has ended.
+/// Two daemons are configured with the same file: the second takes over the history once the first has exited.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn takes_over_locked_file_when_free() {
@@ -136,7 +136,7 @@ fn takes_over_locked_file_when_free() {
     wait_for("the file to be read", || ios(&history(&third).intervals, &device.name) == 111);
 }
 
-/// Unlinked, or over the file size limit: one log line each, and the daemon continues.
+/// The file is unlinked, or exceeds the file size limit: each is logged in one line, and the daemon continues.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn logs_removed_or_limited_history_file() {

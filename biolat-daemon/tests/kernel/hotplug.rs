@@ -45,7 +45,7 @@ fn reused_device_number_is_new_series() {
     assert!(gone.metrics("biolat_device_info", &info).is_empty());
     assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
 
-    // A loop device's disk statistics continue from one file to the next; the series starts over.
+    // A loop device's disk statistics carry over from one file to the next; the series starts over.
     let before = Stat::of(name).completions(READ);
     device.attach_another("b");
     Target::open(&device.path()).read(77);
@@ -61,7 +61,7 @@ fn reused_device_number_is_new_series() {
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
 }
 
-/// Regardless of whether they disappear while a daemon runs or between two daemons.
+/// Covers devices that disappear while a daemon runs, and between two daemons.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn does_not_log_removal_of_hidden_devices() {
@@ -94,7 +94,7 @@ fn does_not_log_removal_of_hidden_devices() {
     assert_one_is_logged(&start());
 }
 
-/// Without uevents in between, the collection that finds the other device also finds that this one is gone.
+/// Without uevents, the collection that finds the replacement also finds that the original device is gone.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn collection_that_finds_device_gone_does_not_count_it() {

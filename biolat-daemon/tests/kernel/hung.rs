@@ -35,7 +35,7 @@ const BLOCK: u64 = 4096;
 
 /// Asserts that the metrics show the writes submitted at this time, and no other I/O in flight.
 fn assert_hung(figures: &Figures, device: &str, submitted: Duration) {
-    // One interval and 50 ms.
+    // The tolerance is one interval plus 50 ms.
     assert_oldest(figures, device, submitted, 0.25);
     let shown = Shown::of(figures, device);
     assert_eq!((shown.reads, shown.writes), (0, WRITES), "{shown:?}");

@@ -1,6 +1,6 @@
 //! Incidents, from the I/O to the firing alert: a daemon, and the recording and alert rules in a real Prometheus. A second,
-//! healthy device raises no alert. Intervals and windows are shorter than the deployed ones; thresholds are the same. A failing
-//! path is in `multipath_alert.rs`, because few hosts can create one.
+//! healthy device raises no alert. Intervals and windows are shorter than in production; thresholds are the same. Failing paths
+//! are in `multipath_alert.rs`, because few hosts can create them.
 
 use std::{collections::BTreeSet, thread, time::Duration};
 
@@ -30,7 +30,7 @@ struct Monitoring {
 }
 
 impl Monitoring {
-    /// Starts both for these devices, with changes to the rules of one alert.
+    /// Starts a daemon and a Prometheus for these devices, with changes to one alert's rules.
     fn start(alert: &'static str, changes: &[(&str, &str)], devices: [&str; 2]) -> Self {
         let daemon = Daemon::start(&["--interval", "500ms", "--device", &devices.join("|")]);
         let recording = recording_rules_with("recording.yml", "500ms", WINDOW);
@@ -62,13 +62,13 @@ impl Monitoring {
     }
 }
 
-/// Number of programs: enough that they share flushes, with more than ten writes per flush.
+/// Number of programs: enough for them to share flushes, with more than ten writes per flush.
 const PROGRAMS: u64 = 32;
 
 #[test]
 #[ignore = "needs root, a disk, ext4 and Prometheus 3.8: cargo xtask test"]
 fn fsync_storm_raises_alert() {
-    // Flushes of the first device write pages of its backing file to a disk; those of the second have nothing to do.
+    // Flushing the first device writes pages of its backing file to a disk; flushing the second has nothing to write.
     let stormy = LoopDevice::attach_in(Folder::new("storm", false), false);
     let healthy = LoopDevice::attach("no-storm", true);
     let mounts = [&stormy, &healthy].map(|device| Mount::new_ext4(&device.name, &device.path()));
@@ -113,7 +113,7 @@ fn stall_among_fast_ios_raises_alert() {
     assert_eq!(stalls, 1.0);
 }
 
-/// A loop device with a scheduler for 512 I/Os, which holds those in excess of the driver's 128 tags.
+/// A loop device with a 512-request scheduler, which holds I/O in excess of the driver's 128 tags.
 struct Scheduled(LoopDevice);
 
 impl Scheduled {
@@ -125,7 +125,7 @@ impl Scheduled {
     }
 }
 
-/// Attributes of a loop device outlive its file.
+/// A loop device keeps its attributes after its file is detached.
 impl Drop for Scheduled {
     fn drop(&mut self) {
         block::set_attribute(&self.0.name, "queue/scheduler", "none");

@@ -74,7 +74,7 @@ fn slow_ios_are_in_flight() {
     }
 }
 
-/// The driver has one request at a time; the others, among them the oldest, wait in the scheduler.
+/// The driver takes one request at a time; the rest, including the oldest, wait in the scheduler.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn oldest_io_can_wait_in_scheduler() {

@@ -56,7 +56,7 @@ fn counters_continue_in_prometheus() {
         let range = format!("max_over_time({0}[10m]) - min_over_time({0}[10m])", count(op));
         let counted = prometheus.query(&range).unwrap();
         assert!((counted..=counted + of_missed).contains(&(growth.of(group) as f64)), "{op}: {counted}");
-        // Extrapolation to the time before the first and after the last scrape adds little.
+        // Extrapolating beyond the first and last scrapes adds little.
         let increase = prometheus.query(&format!("increase({}[10m])", count(op))).unwrap();
         assert!((counted - 0.5..counted * 1.2).contains(&increase), "{op}: {increase} instead of {counted}");
     }

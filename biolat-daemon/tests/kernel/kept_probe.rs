@@ -57,7 +57,7 @@ pub(crate) fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     }
     assert!(after.bytes(device, READ) >= before.bytes(device, READ));
     assert!(after.missed(device) >= before.missed(device));
-    // Each scrape is checked for workloads that add up to the device.
+    // Every scrape already checks that the workloads add up to the device.
     for cgroup in before.cgroups(device, "read") {
         let reads = |figures: &Figures| figures.workload_ios(device, "read", &cgroup);
         assert!(reads(after) >= reads(before), "of {cgroup}");
@@ -72,7 +72,7 @@ pub(crate) fn created(figures: &Figures, device: &str) -> BTreeMap<String, Strin
     ["read", "write"].into_iter().map(|op| (op.to_owned(), created(op))).collect()
 }
 
-/// Starts a daemon that continues where the previous one ended.
+/// Starts a daemon that resumes the previous daemon's counters.
 pub(crate) fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
     let daemon = Daemon::start_command(&mut store.command(arguments));
     let continues = daemon.log().iter().any(|line| line.contains("resumed the previous daemon's counters"));
@@ -134,7 +134,7 @@ fn survives_kills_under_load() {
     let (mut reads, mut missed) = (0, 0);
     for _ in 0..rounds {
         daemon = kill_under_load(&device, daemon, &mut random, |random| {
-            // Kills some daemons that are still starting.
+            // Kills some daemons while they are still starting.
             for _ in 0..random.below(3) {
                 let mut started = store.command(&arguments(name)).stderr(Stdio::null()).spawn().unwrap();
                 thread::sleep(Duration::from_micros(random.below(120_000)));
@@ -158,7 +158,7 @@ fn survives_kills_under_load() {
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
 }
 
-/// The daemon is stopped properly and stays away for some time.
+/// The daemon is stopped cleanly and stays down for a while.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn misses_nothing_while_no_daemon_runs() {
@@ -178,7 +178,7 @@ fn misses_nothing_while_no_daemon_runs() {
     compare_except_recursion(name, &before, &after).assert_few_missed();
 }
 
-/// The record of an I/O is kept for the next daemon as soon as it is read, before the next collection.
+/// An I/O's record is kept for the next daemon as soon as it is read, before the next collection.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn failed_io_between_collections_stays_in_log() {
@@ -207,7 +207,7 @@ fn failed_io_between_collections_stays_in_log() {
     assert_eq!((records[0].bytes, records[0].op.as_str()), (65536, "write"));
 }
 
-/// While no daemon runs, a known device disappears and another one appears with its name.
+/// While no daemon runs, a known device disappears and another appears under the same name.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn device_replaced_while_no_daemon_runs() {
@@ -231,7 +231,7 @@ fn device_replaced_while_no_daemon_runs() {
     assert_eq!(after.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
 }
 
-/// An incomplete state, or one of another program: the daemon reports it and starts from zero.
+/// If the state is incomplete or was written by another program, the daemon reports it and starts from zero.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn discards_corrupt_state() {
@@ -260,8 +260,8 @@ fn discards_corrupt_state() {
     }
 }
 
-/// A daemon is killed after it attached its new probe and before it has kept it completely. The previous probe, already detached,
-/// is still there: the next daemon continues its counters and reports the completions since then as missed.
+/// A daemon is killed after attaching its new probe, but before it has been kept completely. The previous probe, already
+/// detached, still exists: the next daemon resumes its counters and reports the completions since the detach as missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn survives_kill_during_upgrade() {
@@ -341,7 +341,7 @@ fn discards_state_of_later_version() {
     assert_eq!(compare_except_recursion(name, &start, &end).of(READ), 70);
 }
 
-/// Options that change what the totals include.
+/// Covers options that change what the totals include.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn discards_totals_after_option_change() {
@@ -365,7 +365,7 @@ fn discards_totals_after_option_change() {
     }
 }
 
-/// More series than the probe was loaded for: maps that a daemon adds, including at its start, are kept for the next one.
+/// With more series than the probe was loaded for, maps that a daemon adds, even at startup, are kept for the next daemon.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn keeps_added_maps() {

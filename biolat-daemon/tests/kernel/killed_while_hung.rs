@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// A thread of a process, as its folder in `/proc`.
+/// A thread, as its directory in `/proc`.
 struct Task(PathBuf);
 
 impl Task {
@@ -49,7 +49,7 @@ impl Task {
         fs::read_to_string(self.0.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Returns the targets of its file descriptors, without the standard streams.
+    /// Returns the targets of the thread's file descriptors, except the standard streams.
     fn open(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.0.join("fd")) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -59,7 +59,7 @@ impl Task {
     }
 }
 
-/// Whether the thread that writes the history waits for the drive.
+/// Whether the thread that writes the history is waiting for the drive.
 fn is_hung(daemon: &Daemon) -> bool {
     Task::all(daemon.pid()).iter().any(|task| task.name() == "history" && task.state() == Some('D'))
 }
@@ -138,7 +138,7 @@ fn next_daemon_starts_at_once_and_takes_over_history_later() {
     assert_whole(&last, &device.name);
 }
 
-/// Asserts that the history contains all counted I/Os and has no gap.
+/// Asserts that the history contains all counted I/Os and has no gaps.
 fn assert_whole(daemon: &Daemon, device: &str) {
     let _ = settled(daemon, device);
     let snapshot: Snapshot = get(daemon, "/api/v1/snapshot");
@@ -156,8 +156,8 @@ fn assert_whole(daemon: &Daemon, device: &str) {
     }
 }
 
-/// Without pins, nothing remains of the probe. (After SIGABRT everything would, because the thread that writes the core file
-/// waits for the hung one.)
+/// Without pins, nothing of the probe remains. (After SIGABRT all of it would, because the thread that writes the core file waits
+/// for the hung one.)
 #[test]
 #[ignore = "needs root, ext4, fsfreeze and bpftool: cargo xtask test"]
 fn hung_process_holds_no_shared_resources() {
@@ -185,7 +185,7 @@ fn hung_process_holds_no_shared_resources() {
     }
 }
 
-/// No thread that reads or writes files has a socket or part of the probe.
+/// No thread that reads or writes files holds a socket or part of the probe.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn threads_with_file_io_have_own_descriptors() {

@@ -64,7 +64,7 @@ fn latency_of_20_ms() {
     check_latency(20_000_000, 150);
 }
 
-/// Longer than the probe's common case handles.
+/// Above the limit of the probe's common case.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn latency_of_50_ms() {

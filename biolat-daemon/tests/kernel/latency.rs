@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
-    // Backed by a disk and with all CPUs awake, to make fio's own time per request comparatively small.
+    // Uses a disk and keeps all CPUs awake, so fio's own time per request is comparatively small.
     let _awake = Awake::all_cpus();
     let device = LoopDevice::attach("fio", false);
     load::Target::open(&device.path()).fill();

@@ -1,4 +1,4 @@
-//! Start, stop, and error messages when the start fails.
+//! Startup, shutdown, and error messages when startup fails.
 
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::support::{
     machine::possible_cpus,
 };
 
-/// Runs a command to its end. Returns its exit code and standard error.
+/// Runs a command to completion. Returns its exit code and standard error.
 fn fails(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -28,7 +28,7 @@ fn stops_quickly_and_leaves_no_program() {
     let daemon = Daemon::start(&["--interval", "1s"]);
     let own = &programs() - &before;
     assert_eq!(own.len(), 3, "number of programs");
-    // Idle connections and incomplete requests must not delay the stop.
+    // Idle connections and incomplete requests must not delay shutdown.
     let _idle = TcpStream::connect(daemon.address).unwrap();
     let mut slow = TcpStream::connect(daemon.address).unwrap();
     slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
@@ -78,7 +78,7 @@ fn measures_probe_on_request() {
     assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
 }
 
-/// The number of paths grows quickly with branches, and the verifier rejects a program after a million instructions.
+/// The number of paths grows quickly with each branch, and the verifier rejects a program after a million instructions.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn verifier_walks_few_instructions() {
@@ -89,11 +89,11 @@ fn verifier_walks_few_instructions() {
         let probe = Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap();
         let walked = probe.program_counts().unwrap().verified_instructions;
         println!("the verifier walked {walked} instructions with {workloads} workloads");
-        // The kernel reports the number since Linux 5.16.
+        // Kernels before 5.16 do not report the number.
         assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
     }
     let _probe = Probe::attach(kernel, &host, 4, &Options { workloads: 0, ..options }).unwrap();
-    // A program of another process can end while the kernel's list is read.
+    // A program of another process can disappear while the kernel's list is being read.
     let loaded = loaded_programs().flatten().filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
     println!("and {walked} of the program that surveys I/Os in flight");
@@ -173,7 +173,7 @@ fn rejects_wrong_cpu_count_in_sysfs() {
     }
 }
 
-/// This way even their first I/O takes the probe's common case.
+/// With the series in place, the probe's common case handles even the first I/O.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn creates_series_before_first_io() {

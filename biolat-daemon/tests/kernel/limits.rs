@@ -1,4 +1,4 @@
-//! Limits on the daemon's memory, threads and open files. Clients cannot make it exceed them.
+//! Limits on the daemon's memory, threads and open files. Clients cannot make the daemon exceed them.
 
 use std::{
     collections::VecDeque,
@@ -33,8 +33,8 @@ const ATTACK_TIME: Duration = Duration::from_secs(12);
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Creates a cgroup in the controller's version 1 hierarchy or in the version 2 hierarchy. `limits` are the file names in
-    /// each.
+    /// Creates a cgroup in the controller's version 1 hierarchy or in the version 2 hierarchy. `limits` holds the name of the
+    /// limit's file in each.
     fn new(controller: &str, limits: [&str; 2], limit: u64) -> Self {
         let version_1 = Path::new("/sys/fs/cgroup").join(controller);
         let (root, file) = match version_1.is_dir() {
@@ -71,7 +71,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        // A process that has just ended is still in it for a moment.
+        // A process that has just exited stays in the cgroup for a moment.
         while fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(50));
         }
@@ -133,7 +133,7 @@ fn slow_readers_stay_within_memory_limit() {
     let daemon = cgroup.daemon("--interval 2s --loop --classic-buckets all");
     devices.read_and_write();
     daemon.fresh();
-    // The largest response, which has already grown the heap.
+    // The largest response, which has already grown the heap by now.
     let body = http::get(daemon.address, "/metrics", "").unwrap().body.len();
     let before = daemon.fresh();
     let resident = |figures: &Figures| figures.value("process_resident_memory_bytes", &[]);
@@ -173,12 +173,12 @@ fn slow_readers_stay_within_memory_limit() {
         cgroup.peak_memory() as f64 / MIB,
     );
     assert_eq!(during.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
-    // Except for two responses, which the allocator can keep.
+    // Allows for two responses, which the allocator can keep.
     let limit = resident(&before) + 2.0 * body as f64;
     wait_for("the memory to be free again", || resident(&daemon.fresh()) < limit);
 }
 
-/// Connections leave the descriptors that collections need.
+/// Connections leave enough descriptors for collections.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn idle_clients_leave_descriptors_for_collections() {
@@ -198,7 +198,7 @@ fn idle_clients_leave_descriptors_for_collections() {
     assert!(figures.has_device(&device.name));
 }
 
-/// At its thread limit the daemon makes do with the threads that it has.
+/// At its thread limit, the daemon makes do with the threads it has.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn answers_requests_at_thread_limit() {
@@ -219,7 +219,7 @@ fn answers_requests_at_thread_limit() {
     assert!(!daemon.log().iter().any(|line| line.contains("panicked")), "{:?}", daemon.log());
 }
 
-/// Failure to start any thread is a one-line error, in the daemon and in `biolat`.
+/// If any thread cannot be started, the daemon and `biolat` report it in one line.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn reports_low_thread_limit_in_one_line() {

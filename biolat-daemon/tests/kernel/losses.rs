@@ -62,8 +62,8 @@ fn host() -> Host {
     Host::default()
 }
 
-/// Returns a probe that always reads a zero dispatch time, which the kernel leaves in requests of a queue without statistics. Not
-/// every machine has such a queue.
+/// Returns a probe that always reads a dispatch time of zero, as the kernel leaves it in requests of a queue without statistics.
+/// Not every machine has such a queue.
 fn probe_without_dispatch_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
     let mut kernel = Kernel::from_btf(&types).unwrap();
@@ -133,7 +133,7 @@ fn audit_detects_detached_probe() {
     assert_eq!(missed_reads(&after, &device.name), 250, "one collection must be enough");
 }
 
-/// Each completion passes both programs.
+/// Both programs run on each completion.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn understudy_counts_nothing_twice() {
@@ -157,7 +157,7 @@ fn understudy_counts_nothing_twice() {
     wait_for("the disk statistics", || {
         Stat::of(&device.name).completions(READ) == accounted + THREADS * READS
     });
-    // Completions left to the understudy are not lost; a few collections later the losses are final.
+    // Completions left to the understudy are not lost; the loss count is final after a few collections.
     let (mut counted, mut lost) = (0, 0);
     for _ in 0..5 {
         let snapshot = collector.collect().unwrap();

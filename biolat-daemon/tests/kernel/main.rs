@@ -1,5 +1,5 @@
-//! The real probe on the real kernel with real devices. `cargo xtask test` runs these tests one at a time where the machine can:
-//! they need root, and each module's entry there lists its other requirements.
+//! The real probe on the real kernel with real devices. `cargo xtask test` runs these tests one at a time, as far as the machine
+//! can: they need root, and each module's entry in xtask's `suites.rs` lists its other requirements.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 

@@ -44,7 +44,7 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
     let device = TwoPaths::connect();
     let paths = &device.paths;
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
-    // Interrupts can make the kernel refuse the probe completions, including those of commands that are not counted.
+    // Interrupts can make the kernel refuse to run the probe for a completion, even of a command that is not counted.
     attach_understudy(&daemon);
     let before = paths.each_ref().map(|path| settled(&daemon, path));
     for (path, Moment { figures, .. }) in paths.iter().zip(&before) {
@@ -76,7 +76,7 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
     });
 
     // The kernel takes the data from a request in flight on the failed path, completes the request successfully with no bytes
-    // left, and sends the data over the other path. The disk statistics account that completion; the probe does not count it.
+    // left, and sends the data over the other path. The disk statistics count that completion; the probe does not.
     let (mut completions, mut bytes, mut counted, mut audited, mut lost, mut excused) = (0, 0, 0, 0, 0, 0);
     for (path, before) in paths.iter().zip(&before) {
         let after = settled(&daemon, path);
@@ -89,7 +89,8 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
             growth(|moment, path| READ_AND_WRITE.map(|group| moment.figures.count(path, group)).iter().sum());
         audited += growth(|moment, path| moment.figures.missed(path));
         lost = growth(|moment, _| moment.figures.lost("recursion"));
-        // The audit does not know which completions were lost before: it excuses as many reads and writes on each path.
+        // The audit does not know what kind of completions were lost earlier, so it excuses that many reads and that many writes
+        // on each path.
         excused = 4 * after.figures.lost("recursion");
         let errors = after.figures.metrics("biolat_io_errors_total", &[("device", path)]);
         assert!(

@@ -1,5 +1,6 @@
-//! One of two paths of a multipath device fails, from the load to the firing alert, with a daemon and a real Prometheus with the
-//! alert rule. No call fails, because the kernel uses the other path. A second, healthy multipath device raises no alert.
+//! One of a multipath device's two paths fails: tests everything from the load to the firing alert, with a daemon and a real
+//! Prometheus that evaluates the alert rule. No call fails, because the kernel uses the other path. A second, healthy multipath
+//! device raises no alert.
 
 use std::{collections::BTreeSet, thread};
 
@@ -25,7 +26,7 @@ struct Monitoring {
 }
 
 impl Monitoring {
-    /// Starts both. `others` are the paths of the healthy device.
+    /// Starts the daemon and Prometheus. `others` are the healthy device's paths.
     fn start(device: TwoPaths, others: &[String]) -> Self {
         let paths = [&device.paths[..], others].concat();
         // Leaves out classic histograms, which are thousands of series.

@@ -47,7 +47,7 @@ impl PcieSlot {
         at + 0x18
     }
 
-    /// Removes the drive by surprise, with requests in flight.
+    /// Surprise-removes the drive with requests in flight.
     fn remove_drive(&self) {
         let slot = self.controller.parent().unwrap();
         let configuration = OpenOptions::new().read(true).write(true).open(slot.join("config")).unwrap();
@@ -127,11 +127,11 @@ fn drive_replaced_under_load() {
         let load = scope.spawn(|| load_until_it_fails(&name, &stop));
         let reads = || Stat::of(&name).completions(READ) - before.diskstats.completions(READ);
         wait_for("some reads", || reads() > 20);
-        // So slow that all requests are in flight at the removal and none is issued during it: the emulator sometimes crashes on
-        // a request that arrives while it removes the drive.
+        // Slow enough that all requests are in flight at the removal and none is issued during it: the emulator sometimes crashes
+        // on a request that arrives while it is removing the drive.
         emulator.throttle("first", 1);
         wait_until_all_in_flight(&name);
-        // The drive still completes a request now and then; the next one's age becomes exact after a survey.
+        // The drive still completes a request now and then; the age of the next oldest is exact only after a survey.
         wait_for("the age of the oldest", || {
             let shown = Shown::of(&daemon.fresh(), &name);
             shown.reads + shown.writes > 10 && shown.oldest > 0.3 && shown.exact
@@ -161,7 +161,7 @@ fn drive_replaced_under_load() {
     let info = [("device", other.as_str())];
     let start = settled(&daemon, &other);
     assert_eq!(start.figures.label("biolat_device_info", &info, "serial").unwrap(), "second");
-    // The new drive's figures are its own, starting with the first request.
+    // The new drive's figures include only its own requests, from the first one on.
     assert_eq!(start.figures.count(&other, READ), start.diskstats.completions(READ));
     let target = Target::open(&block::path(&other));
     target.read(300);

@@ -121,14 +121,14 @@ fn wait_for_heat_map(browser: &mut Browser, what: &str, expected: &BTreeMap<Stri
         thread::sleep(Duration::from_millis(50));
         state = browser.evaluate("biolat.state");
     }
-    // The percentiles next to it are of the same counts.
+    // The percentiles next to the heat map are computed from the same counts.
     let quantiles = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)].map(|(id, quantile)| {
         let index = quantile_of(expected, quantile);
         assert_near(&browser.text(&format!("#{id}")), index, what);
         index
     });
-    // The fullest cell not crossed by a percentile's line is visible on the canvas. Where latencies differ much, a line is as wide
-    // as several rows.
+    // The fullest cell that no percentile line crosses is visible on the canvas. When latencies vary widely, a line is as wide as
+    // several rows.
     let is_free = |index: &i32| quantiles.iter().all(|quantile| index.abs_diff(*quantile) > 4);
     let cells = expected.iter().map(|(index, count)| (index.parse::<i32>().unwrap(), count));
     if let Some((peak, _)) = cells.filter(|(index, _)| is_free(index)).max_by_key(|(_, count)| **count) {
@@ -146,7 +146,7 @@ fn heat_map_agrees_with_metrics() {
     let setup = PageSetup::new();
     let before = setup.daemon.fresh();
     let mut browser = setup.browser();
-    // The page also works with credentials in the URL, as for a proxy.
+    // The page also works with credentials in the URL, as used with a proxy.
     browser.open(&setup.url().replace("//", "//user:password@"), &json!({}));
     browser.wait_for("window.biolat?.state.drawn > 1");
     assert_eq!(browser.evaluate("document.title"), "node1 · biolat");
@@ -201,7 +201,7 @@ fn heat_map_agrees_with_metrics() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// A non-empty cell shows its count, by keyboard and by mouse.
+/// A non-empty cell shows its count when selected by keyboard or mouse.
 fn assert_cells_show_counts(browser: &mut Browser, counts: &BTreeMap<String, u64>) {
     browser.evaluate("document.getElementById('heat').focus()");
     browser.press("ArrowRight");
@@ -217,7 +217,7 @@ fn assert_cells_show_counts(browser: &mut Browser, counts: &BTreeMap<String, u64
         browser.press("ArrowLeft");
     }
     assert!(found, "no cell shows a count of {counts:?}");
-    // The mouse on the same cell shows the same count.
+    // Hovering over the same cell shows the same count.
     let reading = browser.text("#reading");
     let place = browser.evaluate(
         "(() => { const box = document.getElementById('cell').getBoundingClientRect(); \
@@ -282,7 +282,7 @@ fn page_reconnects_to_lost_daemon() {
     browser.wait_for(
         "biolat.state.connected && document.getElementById('banner').hidden && biolat.state.age < 2",
     );
-    // The page adds only the new daemon's own counts: no difference from the old daemon's counters, and no earlier I/O twice.
+    // The page adds only the new daemon's own counts: it does not subtract the old daemon's counters or count earlier I/O twice.
     let count = browser.evaluate("biolat.state.count").as_u64().unwrap();
     let own = settled(&daemon, &setup.one.name).figures.latencies("total", &setup.one.name, "read");
     assert!((100..100 + own + 20).contains(&count), "{count}, {own}");
@@ -290,11 +290,11 @@ fn page_reconnects_to_lost_daemon() {
     browser.wait_for(&format!("biolat.state.count >= {}", count + 50));
     let count = browser.evaluate("biolat.state.count").as_u64().unwrap();
     assert!(count < 100 + own + 100, "{count}");
-    // The time without a daemon is a gap.
+    // The time without a daemon shows as a gap.
     let gaps = "biolat.state.columns.map((column, at, all) => (at ? column.from - all[at - 1].to : 0))";
     let gaps: Vec<f64> = serde_json::from_value(browser.evaluate(gaps)).unwrap();
     assert!(gaps.iter().any(|gap| *gap > 2.0), "{gaps:?}");
-    // The console shows failed requests, also before the first collection, and no other errors.
+    // The console shows no errors other than failed requests, including some before the first collection.
     let faults = browser.faults();
     let is_expected = |fault: &String| ["ERR_", "status of 503"].iter().any(|text| fault.contains(text));
     assert!(!faults.is_empty() && faults.iter().all(is_expected), "{faults:?}");
@@ -418,7 +418,7 @@ fn page_polls_without_stream() {
     let setup = PageSetup::new();
     let _streams = streams(&setup.daemon);
     let mut browser = setup.browser();
-    // After some attempts to open a stream, the page still has each 200 ms collection, and rarely merges two.
+    // After several attempts to open a stream, the page still gets every 200 ms collection, and rarely merges two.
     thread::sleep(Duration::from_secs(6));
     let columns = browser.evaluate("biolat.state.columns.map(({ from, to }) => to - from)");
     let columns: Vec<f64> = serde_json::from_value(columns).unwrap();
@@ -432,7 +432,7 @@ fn hidden_tab_keeps_no_connection() {
     let limit = streams(&setup.daemon).len();
     let mut browser = setup.browser();
     wait_for("the page to open its stream", || streams(&setup.daemon).len() == limit - 1);
-    // From here on responses take a while, but the banner must never show.
+    // From here on responses are slow, but the banner must never show.
     browser.evaluate(
         "window.banners = []; window.fetches = 0; window.fetchNow = window.fetch; \
          window.fetch = async (...of) => { fetches++; await new Promise((done) => setTimeout(done, 700)); return fetchNow(...of); }; \
@@ -455,7 +455,7 @@ fn hidden_tab_keeps_no_connection() {
     assert!(longest.as_f64().unwrap() > 3.0, "the hidden time is not a single column: {longest} s");
     assert_eq!(browser.evaluate("banners"), json!([]));
 
-    // The banner also stays hidden if a request of a hidden page fails, as happens while a laptop sleeps.
+    // The banner also stays hidden if a hidden page's request fails, as happens while a laptop sleeps.
     hide(&mut browser, true);
     thread::sleep(Duration::from_secs(2));
     browser.evaluate(
@@ -479,7 +479,7 @@ fn page_keeps_growth_of_each_collection() {
         include_str!("../../src/http/page/figures.js"),
         include_str!("../../src/http/page/history.js")
     );
-    // The first collection of a device contains all its I/Os, more than 2^32; three more follow.
+    // A device's first collection contains all of its I/Os so far, more than 2^32; three more I/Os follow.
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
         const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
@@ -509,7 +509,7 @@ fn describes_hung_drive() {
         include_str!("../../src/http/page/history.js"),
         include_str!("../../src/http/page/inflight.js")
     );
-    // One collection per second until 100; the drive completes 5 I/Os in the one that ends at `last`.
+    // One collection per second up to time 100; the drive completes 5 I/Os in the collection that ends at `last`.
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
         const total = opBetween(null, {{ bytes: 0, errors: {{}},
@@ -791,7 +791,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Returns a workload's latencies on a device from the API, by the page's cells.
+/// Returns a workload's latencies on a device from the API, by page cell.
 fn workload_of(daemon: &Daemon, cgroup: &str, device: &str) -> BTreeMap<String, u64> {
     let mut cells = BTreeMap::new();
     let workloads = snapshot(daemon).workloads.expect("the kernel charges I/O to cgroups");
@@ -832,7 +832,7 @@ fn page_shows_workloads_and_their_heat_maps() {
     let expected = workload_of(&setup.daemon, &path, device);
     assert_eq!(total(&expected), READS, "{expected:?}");
 
-    // While paused the page shows one moment: the rate is the reads of `dd` over the time of all columns.
+    // While paused, the page shows a fixed moment: the rate is `dd`'s reads divided by the time that all columns cover.
     let is_counted = format!(
         "[...document.querySelectorAll('#who button')].some(({{ title }}) => title.startsWith('{path} '))"
     );
@@ -848,12 +848,12 @@ fn page_shows_workloads_and_their_heat_maps() {
     assert!((ios.parse::<f64>().unwrap() - rate).abs() < 0.51, "{rows:?}: not {rate} I/Os per second");
     assert_wide(p99, quantile_of(&expected, 0.99), title);
     assert_eq!(browser.evaluate("document.querySelectorAll('#who b b, #who th b').length"), 0);
-    // Other workloads did at most a few reads, of a program that looks for partitions.
+    // Other workloads did at most a few reads, by a program that looks for partitions.
     let share: f64 = share.trim_end_matches(" %").parse().unwrap();
     let shares: f64 = rows.iter().map(|row| row[1].trim_end_matches(" %").parse::<f64>().unwrap()).sum();
     assert!(share > 80.0 && (shares - 100.0).abs() < 2.0, "{rows:?}");
 
-    // A click shows a heat map of exactly its reads; a second click shows all workloads again.
+    // A click shows a heat map of exactly the workload's reads; a second click shows all workloads again.
     browser.click("#who tbody tr");
     browser.wait_for(&format!("biolat.state.workload === '{path}'"));
     assert_heat_map_shows_workload(&mut browser, &expected);
@@ -866,7 +866,7 @@ fn page_shows_workloads_and_their_heat_maps() {
     browser.wait_for(&format!("biolat.state.workload === '{path}'"));
     let link = browser.evaluate("location.href");
 
-    // The workload did nothing on the other device.
+    // The workload did no I/O on the other device.
     browser.select("#device", &setup.other.name);
     browser.wait_for("biolat.state.count === 0 && biolat.state.drawn > 1");
     assert_eq!(browser.text("#nothing"), "No I/O in this time.");

@@ -1,4 +1,4 @@
-//! The last day on the page, in a real browser: incidents can be found with their time, and quickly. The history is synthetic.
+//! The last day on the page, in a real browser: incidents and their times can be found quickly. The history is synthetic.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn on_strip(browser: &mut Browser, time: f64) -> [f64; 2] {
     [left + (time - from) / (to - from) * width, top + 20.0]
 }
 
-/// Returns the mid-times of the strip's columns for which an expression is true.
+/// Returns the midpoint times of the strip's columns for which an expression is true.
 fn times(browser: &mut Browser, test: &str) -> Vec<f64> {
     let times = browser.evaluate(&format!(
         "biolat.state.day.filter((column) => {test}).map(({{ from, to }}) => (from + to) / 2)"
@@ -47,7 +47,7 @@ fn finds_stall_on_strip() {
     let ago = |seconds: u64| (day.ended - seconds) as f64;
     let mut browser = open(&day, "", &json!({"scheme": "light"}));
     browser.wait_for("biolat.state.day.length > 700");
-    // Incidents stand out at their time, and nothing else does.
+    // Incidents stand out at the right time, and nothing else does.
     let near = |times: &[f64], ago: f64| times.len() == 1 && (times[0] - ago).abs() < 120.0;
     let stalls = times(&mut browser, "column.slowest > 1");
     assert!(near(&stalls, ago(STALL)), "{stalls:?}");
@@ -63,7 +63,7 @@ fn finds_stall_on_strip() {
     let gap = ago(GAP - GAP_LENGTH / 2);
     assert_eq!(times(&mut browser, &format!("column.from < {gap} && column.to > {gap}")), [0.0; 0]);
 
-    // Hovering shows time, device and latency; a click selects the ten minutes around it.
+    // Hovering shows time, device and latency; a click selects the ten minutes around that time.
     let [left, top] = on_strip(&mut browser, stalls[0]);
     browser.hover(left, top);
     let reading = browser.text("#day-reading");
@@ -87,7 +87,7 @@ fn finds_stall_on_strip() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// A click on the cell of the stalled reads shows them, and so does a link to it.
+/// Clicking the cell of the stalled reads shows them, as does a link to the cell.
 fn assert_cell_has_ios(browser: &mut Browser, day: &DayServer) {
     let (drive, ios, latency) = STALLED;
     let index = (latency.log2() * 8.0).ceil();
@@ -139,7 +139,7 @@ fn selects_range() {
         .unwrap();
         assert!((to - day.ended as f64).abs() < 1.0 && (to - from - seconds as f64).abs() < 300.0);
     }
-    // Selects with the mouse, and returns.
+    // Selects a range with the mouse, then goes back.
     let [left, top, ..] = place(&mut browser, "heat");
     let times = "[300, 500].map((x) => biolat.time(x))";
     let expected: [f64; 2] = serde_json::from_value(browser.evaluate(times)).unwrap();
@@ -152,7 +152,7 @@ fn selects_range() {
     browser.back();
     browser.wait_for(&format!("biolat.state.range.last === {DAY}"));
     loaded(&mut browser);
-    // Selects with the keyboard.
+    // Selects a range with the keyboard.
     browser.evaluate("document.getElementById('heat').focus()");
     for key in ["ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"] {
         browser.press(key);
@@ -186,7 +186,7 @@ fn shows_workloads_and_sizes_of_stall() {
     assert_eq!(browser.evaluate(who), json!(WORKLOADS));
     assert_eq!(browser.text("#who-note"), "");
     assert!(browser.text("#who-of").contains(", 10 min, "), "{}", browser.text("#who-of"));
-    // Only the readers are in the cell of the stall.
+    // Only the reading workload is in the stall's cell.
     browser.click("#who tbody tr:nth-child(2)");
     browser.wait_for(&format!("biolat.state.workload === '{}' && !biolat.state.loading", WORKLOADS[1]));
     let slow = "Object.entries(biolat.state.cells).filter(([cell]) => cell > 0)";
@@ -198,7 +198,7 @@ fn shows_workloads_and_sizes_of_stall() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// Workloads and sizes are dropped first.
+/// Workloads and sizes are the first to be dropped from the history.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn reports_dropped_workloads_and_sizes() {
@@ -216,7 +216,7 @@ fn reports_dropped_workloads_and_sizes() {
     assert_eq!(browser.faults(), [""; 0]);
 }
 
-/// The range stays fixed even if it ended "now", because a link is opened later.
+/// The link's range stays fixed even if the range ended "now", because the link will be opened later.
 fn assert_cell_link_keeps_range(day: &DayServer) {
     let mut browser = open(day, &format!("#last={DAY}"), &json!({}));
     loaded(&mut browser);
@@ -235,7 +235,7 @@ fn assert_cell_link_keeps_range(day: &DayServer) {
     assert_eq!(browser.evaluate("biolat.state.range"), json!({"last": DAY}));
 }
 
-/// The page requests parts of 40 s here: a minute whose middle is in none of them must count once.
+/// Here the page requests parts of 40 s: a minute whose midpoint is in none of them must still count once.
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn short_ranges_of_long_intervals_are_exact() {
@@ -261,7 +261,7 @@ fn draws_whole_day_quickly() {
     loaded(&mut browser);
     println!("read and drawn after {} ms", browser.evaluate("Math.round(performance.now() - began)"));
     println!("tasks of {} ms", browser.evaluate("tasks.splice(0)"));
-    // Other programs can delay some of them.
+    // Other programs can delay some of the draws.
     let times: Vec<f64> = (0..5)
         .map(|turn| {
             let drawn = browser.evaluate("biolat.state.draws").as_u64().unwrap();
@@ -272,7 +272,7 @@ fn draws_whole_day_quickly() {
         .collect();
     println!("drawn in {times:?} s");
     assert!(times.iter().copied().fold(f64::INFINITY, f64::min) < 0.3, "{times:?}");
-    // Reading cells does not redraw.
+    // Hovering over cells does not redraw the page.
     let [left, top, ..] = place(&mut browser, "heat");
     browser.evaluate("tasks.splice(0)");
     let drawn = browser.evaluate("biolat.state.draws");

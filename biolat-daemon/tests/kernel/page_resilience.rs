@@ -23,7 +23,7 @@ fn wait_for_note(browser: &mut Browser, text: &str) {
     }
 }
 
-/// Returns the faults, without the browser's messages about failed requests.
+/// Returns the faults, except the browser's messages about failed requests.
 fn faults(browser: &mut Browser) -> Vec<String> {
     browser.faults().into_iter().filter(|fault| !fault.starts_with("Failed to load resource")).collect()
 }
@@ -52,7 +52,7 @@ fn shows_error_and_retries_busy_daemon() {
         wait_for_note(&mut browser, shown);
         assert_eq!(browser.evaluate("document.querySelectorAll('#nothing b, #day-note b').length"), 0);
         browser.answer(HISTORY, 0, "");
-        // The page asks again with each snapshot, of which there are no more here, or when the user selects something.
+        // The page asks again with every new snapshot (there are none here), or when the user selects something.
         wait_for("the page asks again", || {
             browser.press("l");
             browser.evaluate("document.getElementById('day-note').hidden") == true
@@ -123,7 +123,7 @@ fn clock_set_back_keeps_sums() {
     let (value, _) = rate.split_once(" k").unwrap();
     let expected = day.all_ios as f64 / 3600.0 / 1000.0;
     assert!((value.parse::<f64>().unwrap() / expected - 1.0).abs() < 0.01, "{rate}, not {expected} k");
-    // The strip also has both.
+    // The strip also covers the time before and after the change.
     let ends = "[Math.min(...biolat.state.day.map(({ from }) => from)), Math.max(...biolat.state.day.map(({ to }) => to))]";
     let [from, to]: [f64; 2] = serde_json::from_value(browser.evaluate(ends)).unwrap();
     assert!(

@@ -37,7 +37,7 @@ fn scrape(daemon: &Daemon, accept: &str) -> Vec<u8> {
     answer.body
 }
 
-/// Asserts that a program accepts the body without any message.
+/// Asserts that a program accepts the body without printing anything.
 fn assert_accepts(program: &mut Command, body: &[u8]) {
     let mut child =
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -72,7 +72,7 @@ fn python_client_parses_metrics() {
     check("prometheus_client.openmetrics.parser", &scrape(&daemon, accept));
 }
 
-/// Returns the bounds of the bucket that holds a quantile. Versions of Prometheus interpolate differently within it.
+/// Returns the bounds of the bucket that holds a quantile. Prometheus versions interpolate differently within the bucket.
 fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64, f64) {
     let all = zero + buckets.iter().map(|(_, count)| count).sum::<u64>();
     let rank = quantile * all as f64;
@@ -171,8 +171,8 @@ fn prometheus_sees_restart_as_reset() {
     assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
-/// Returns the queries in docs/queries.md, one per line. Blocks with another word after `promql` need more, such as errors or
-/// another exporter's metrics. A query of failures by status has no result as long as nothing fails.
+/// Returns the queries in docs/queries.md, one per line. Skips blocks with another word after `promql`, which need more, such as
+/// errors or another exporter's metrics, and queries of failures by status, which have no result as long as nothing fails.
 fn documented_queries() -> Vec<String> {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/queries.md")).unwrap();
     let blocks = document.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -212,7 +212,7 @@ fn documented_queries_return_data() {
 
 const ERRORS: u64 = 500;
 
-/// A loop device on a file for which the file system has no room, so every write fails.
+/// A loop device whose file system has no room for the backing file, so writes fail.
 struct FullDevice {
     device: LoopDevice,
     _mount: Mount,
@@ -237,7 +237,7 @@ impl FullDevice {
     }
 }
 
-/// Prometheus sees no increase in a counter that appears with its first value.
+/// Prometheus sees no increase in a counter that first appears with a nonzero value.
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
 fn burst_of_errors_raises_alert() {

@@ -22,7 +22,7 @@ fn start(device: &str, pin: &Path, more: &[&str]) -> Daemon {
     Daemon::start(&[&own[..], more].concat())
 }
 
-/// Runs the daemon's program. Returns the exit code and all output.
+/// Runs the daemon to completion. Returns its exit code and all output.
 fn output(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(program()).args(arguments).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
@@ -58,7 +58,7 @@ fn keeps_pinned_probe_until_unpin() {
         compare(name, &before, &after).assert_few_missed();
     }
     assert_eq!(bpf.probes(), 1);
-    // Another configuration replaces it.
+    // A different configuration replaces the probe.
     drop(daemon);
     let daemon = start(name, bpf.path(), &["--slow", "100ms"]);
     let after = settled(&daemon, name);
@@ -110,7 +110,7 @@ fn survives_kills_under_load() {
     assert_eq!((bpf.probes(), programs()), (1, own));
 }
 
-/// An entry that cannot be opened may be a probe that still counts, so it is neither ignored nor removed.
+/// An entry that cannot be opened may be a probe that is still counting, so it is neither ignored nor removed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn leaves_unopenable_probe_alone() {
@@ -171,7 +171,7 @@ fn growing_state_gets_larger_map() {
     }
 }
 
-/// Leftovers of a daemon that was killed while it pinned or removed a probe.
+/// Leftovers of a daemon that was killed while pinning or removing a probe.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn removes_incomplete_pins() {
@@ -194,7 +194,7 @@ fn removes_incomplete_pins() {
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
 }
 
-/// Folders made by others among the pins hinder neither the daemon nor `unpin`.
+/// Foreign folders among the pins do not disturb the daemon or `unpin`.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn ignores_foreign_folders() {
@@ -247,7 +247,7 @@ fn creates_missing_folder_only_on_bpf_file_system() {
     assert!(folder.is_dir());
     drop(daemon);
     assert_eq!(output(&["unpin", pin]).0, Some(0));
-    // Its parent does not exist either, or is on another file system.
+    // The folder's parent does not exist either, or is on another file system.
     for missing in [folder.join("a/b"), "/nonexistent".into(), "/nonexistent/a".into()] {
         let pin = missing.to_str().unwrap();
         let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", pin]);

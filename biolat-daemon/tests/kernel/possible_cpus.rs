@@ -1,4 +1,4 @@
-//! More possible CPUs than any server has: maps and buffers have a value for each.
+//! More possible CPUs than any server has: maps and buffers hold a value for each CPU.
 
 use crate::scale::check_reads_and_writes;
 

@@ -1,8 +1,8 @@
-//! Completions that find the probe already running on their CPU. Since Linux 7.0 with preemptible RCU, the kernel preempts the
-//! probe in any task; before that, this is rare. The kernel refuses to run the first program for such a completion; the
-//! understudy counts it.
+//! Completions that occur while the probe is already running on their CPU. Since Linux 7.0, a kernel with preemptible RCU can
+//! preempt the probe in any task; before that, this was rare. The kernel refuses to run the first program for such a completion;
+//! the understudy counts it.
 //!
-//! The oracle is the disk statistics: counted, lost and missed add up to all completions, and hardly any is lost.
+//! The oracle is the disk statistics: counted, lost and missed add up to all completions, and hardly any are lost.
 
 mod nvme_tcp;
 mod removal;
@@ -55,7 +55,7 @@ fn exceeds_loss_limit(lost: u64, completions: u64) -> bool {
     lost * 1000 > completions
 }
 
-/// A file for direct, sequential reads of single blocks.
+/// A file for direct reads of single blocks, one at a time.
 struct Reader {
     file: File,
     flags: i32,
@@ -73,7 +73,7 @@ impl Reader {
         Self { file, flags: 0, block: Box::new(AlignedBlock([0; BLOCK])), number: 0 }
     }
 
-    /// Polls for completions where there is a queue for that.
+    /// Polls for completions if the device has a polling queue.
     fn polling(device: &str) -> Self {
         Self { flags: libc::RWF_HIPRI, ..Self::open(device) }
     }
@@ -107,14 +107,14 @@ fn interrupt_often(cpu: usize, stop: &StopFlag) {
 }
 
 fn become_realtime() {
-    // SAFETY: a plain struct, for the calling thread.
+    // SAFETY: passes a plain struct, and affects only the calling thread.
     unsafe {
         let parameters = libc::sched_param { sched_priority: 50 };
         assert_eq!(libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters), 0);
     }
 }
 
-/// Lifts the CPU limits of real-time tasks until dropped. Holds the settings and their previous values.
+/// Lifts the CPU limits on real-time tasks until dropped. Holds the settings and their previous values.
 struct Unthrottled(Vec<(PathBuf, String)>);
 
 const RT_RUNTIME: (&str, &str) = ("/proc/sys/kernel/sched_rt_runtime_us", "-1");
@@ -124,7 +124,7 @@ impl Unthrottled {
         Self::set(&[RT_RUNTIME])
     }
 
-    /// Also disables the server that reserves a twentieth of the time for other tasks (since 6.12).
+    /// Also disables the fair server, which reserves a twentieth of the CPU time for other tasks (since 6.12).
     fn without_fair_server() -> Self {
         let fair_server = format!("/sys/kernel/debug/sched/fair_server/cpu{CPU}/runtime");
         Self::set(&[RT_RUNTIME, (&fair_server, "0")])
@@ -171,14 +171,14 @@ fn number(path: &Path, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// Switches the kernel's preemption mode. Returns false if it does not support this one.
+/// Switches the kernel's preemption mode. Returns false if the kernel does not support this mode.
 fn set_preemption(mode: &str) -> bool {
     const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
     fs::write(SWITCH, mode).is_ok()
         && fs::read_to_string(SWITCH).is_ok_and(|modes| modes.contains(&format!("({mode})")))
 }
 
-/// Growth of the figures of several devices.
+/// Growth of several devices' figures.
 #[derive(Debug, Default)]
 struct Growth {
     completions: u64,
@@ -216,7 +216,7 @@ impl Growth {
 /// Compares the devices' figures with the disk statistics: nothing is counted twice, and nothing is missing.
 fn compare(daemon: &Daemon, devices: &[&str], before: &[Moment]) -> Growth {
     let mut growth = Growth::default();
-    // The losses are final only a few collections later.
+    // The loss count is final only after a few collections.
     for _ in 0..20 {
         growth = Growth::of(daemon, devices, before);
         if growth.counted + growth.lost + growth.missed == growth.completions {
@@ -250,8 +250,8 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
     assert!(preempts_programs() || refused == 0 || is_attached(daemon));
 }
 
-/// Provokes refused completions, by interrupts and, if possible, preempted tasks, until the understudy is attached. Does nothing
-/// on kernels before 6.1.
+/// Provokes refused completions, with interrupts and, where possible, preempted tasks, until the understudy is attached. Does
+/// nothing on kernels before 6.1.
 pub(crate) fn attach_understudy(daemon: &Daemon) {
     if kernel::release() < Release(6, 1) {
         return;
@@ -291,8 +291,8 @@ fn read_on_cpu(reader: &mut Reader, stop: &StopFlag) {
     reader.read_until(stop);
 }
 
-/// Wakes up at random until a read of this real-time task is refused, which shows that it interrupted the probe. Returns false if
-/// that never happens.
+/// Wakes up at random times until the completion of this real-time task's own read is refused, which shows that the task
+/// interrupted the probe. Returns false if that never happens.
 fn interrupt_probe(reader: &mut Reader, refusals: &Refusals, wakeups: u64) -> bool {
     (0..wakeups).any(|number| {
         thread::sleep(Duration::from_micros(50 + number * 7919 % 1500));
@@ -350,7 +350,7 @@ fn two_capabilities_are_enough_for_the_understudy() {
     check(&daemon, &[&one.name, &two.name], Reader::open);
 }
 
-/// Requeues have their own program, without an understudy. Each time the kernel refuses to run it is counted.
+/// Requeues have their own program, without an understudy. Every time the kernel refuses to run this program is counted.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn counts_refused_requeues() {
@@ -365,7 +365,7 @@ fn counts_refused_requeues() {
         let stop = StopFlag::default();
         thread::scope(|scope| {
             let _stop = stop.set_on_drop();
-            // Preempts the others at any point, and has requeues of its own.
+            // Preempts the other tasks at any point, and causes requeues of its own.
             scope.spawn(|| {
                 become_realtime();
                 read_on_cpu(&mut Reader::open(&drive.name), &stop);
@@ -387,7 +387,7 @@ fn counts_refused_requeues() {
     }
 }
 
-/// Counts of both programs continue with the next daemon, and with another version's probe.
+/// The next daemon continues the counts of both programs, even with a different probe.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn keeps_understudy() {
@@ -442,8 +442,8 @@ fn keeps_understudy() {
     }
 }
 
-/// A real-time task wakes up at random. If its own read is refused, it has interrupted the probe: it then holds on to the CPU, so
-/// the probe cannot continue.
+/// A real-time task wakes up at random times. If the completion of its own read is refused, it has interrupted the probe: it then
+/// holds on to the CPU, so the probe cannot continue.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn probe_is_held_up_for_300_ms() {

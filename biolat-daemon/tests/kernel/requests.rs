@@ -114,7 +114,7 @@ fn fsync_on_a_volatile_cache_is_exact() {
     }
 }
 
-/// For such a write the kernel lets the drive write the data and flush its cache; the request ends with no bytes left.
+/// For a synchronous write, the kernel has the drive write the data and flush its cache; the request ends with no bytes left.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn write_with_flushes_has_size_of_its_data() {
@@ -130,15 +130,15 @@ fn write_with_flushes_has_size_of_its_data() {
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
     assert!(growth.of(FLUSH) > 0);
-    // Some kernels send an empty flush after each write, which is accounted as a write.
+    // Some kernels send an empty flush after each write; the flush is accounted as a write.
     let mut sizes = growth.sizes("write");
     let empty = sizes.remove(&8).unwrap_or(0);
     assert_eq!((sizes, empty), ([(12, 100), (16, 50)].into(), growth.of(WRITE) - 150));
     assert_eq!(growth.bands("write"), [("le_4KiB", 100), ("le_64KiB", 50)].into());
 }
 
-/// An fsync without data to write sends an empty flush, which is accounted as a write and ends without being dispatched. Its
-/// dispatch time is 0, which looks like a timestamp in the first minutes after boot.
+/// An fsync with no data to write sends an empty flush, which is accounted as a write and ends without being dispatched. Its
+/// dispatch time is 0, which looks like a valid timestamp in the first minutes after boot.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn empty_flush_has_only_total() {

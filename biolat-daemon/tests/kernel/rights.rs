@@ -1,4 +1,4 @@
-//! Privileges: the minimum to start with, what remains after the probe is attached, and that everything works with that.
+//! Privileges: the minimum needed to start, and what remains after the probe is attached, with which everything must still work.
 
 use std::{ffi::CString, fs, io, os::unix::ffi::OsStrExt as _, thread, time::Duration};
 
@@ -31,7 +31,8 @@ fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
     tasks.map(|task| of_thread(task.unwrap())).collect()
 }
 
-/// Asserts that only the collector, which creates maps, and the thread that waits for runs of the probe still have a capability.
+/// Asserts that only two threads still have a capability: the collector, which creates maps, and the thread that waits for probe
+/// runs to end.
 fn assert_dropped(daemon: &Daemon, bounding: &str, seccomp: u32) {
     let threads = threads(daemon);
     assert!(threads.iter().any(|(name, _)| name == "collect") && threads.len() > 1, "{threads:?}");
@@ -51,7 +52,7 @@ fn assert_dropped(daemon: &Daemon, bounding: &str, seccomp: u32) {
     }
 }
 
-/// Exercises devices that appear and disappear, counted I/O, and series that need another map.
+/// Tests that devices can appear and disappear, that I/O is counted, and that series can grow into another map.
 fn assert_it_works(daemon: &Daemon) {
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     let reads = |figures: &Figures, device: &str| {
@@ -125,7 +126,7 @@ fn file_capabilities_need_not_be_effective() {
         [0x0200_0000_u32, 0, 0, high, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = CString::new(copy.as_os_str().as_bytes()).unwrap();
     let (name, length) = (c"security.capability", value.len());
-    // SAFETY: the strings are terminated, and the length is that of the value.
+    // SAFETY: the strings are NUL-terminated, and the length matches the value.
     let set = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
     let daemon = Daemon::start_command(unprivileged::command(&copy, CapsHashSet::new()).arg("--loop"));

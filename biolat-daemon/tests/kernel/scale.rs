@@ -34,7 +34,7 @@ fn counts_21_drives_on_384_cpus() {
     check_reads_and_writes(384, 21, 112);
 }
 
-/// Runs on a machine with this many possible CPUs and drives; the counters take at most `counters` MiB.
+/// Runs with this many drives, on a machine with this many possible CPUs; the counters take at most `counters` MiB.
 pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     assert_eq!(possible_cpus(), cpus);
     let attach =
@@ -67,7 +67,7 @@ pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
         bytes as f64 / MIB,
         in_kernel as f64 / MIB
     );
-    // The counters, and at most 64 MiB of workloads.
+    // The counters, plus at most 64 MiB for workloads.
     assert!((bytes..(counters + 65) << 20).contains(&in_kernel), "{in_kernel} bytes");
 
     let resident = figures.value("process_resident_memory_bytes", &[]);
@@ -100,7 +100,7 @@ pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
         assert_eq!(answer.status, 200);
     }
 
-    // All of them disappear at once, and as many others appear and reuse their slots.
+    // All drives disappear at once, and the same number of new ones appear and reuse their slots.
     drop(disks);
     let disks = attach();
     wait_for("the others", || {
@@ -119,7 +119,7 @@ pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     );
 }
 
-/// Cumulative work of the daemon's collector at one moment.
+/// Cumulative work of the daemon's collector at a point in time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -145,12 +145,12 @@ struct Survey {
     duration: Duration,
     /// CPU time of the collector, from the samples within the survey.
     cpu: Duration,
-    /// Part of it spent in the program.
+    /// The part of that time spent in the program.
     in_program: Duration,
 }
 
 impl Survey {
-    /// Returns the surveys with at least this many runs. A long time without runs separates one collection from the next.
+    /// Returns the surveys with at least this many runs. A long gap between runs separates one collection from the next.
     fn all(samples: &[Sample], runs: u64) -> Vec<Self> {
         let growth = samples.windows(2).filter(|pair| pair[1].runs.count > pair[0].runs.count);
         let mut samples: Vec<_> = growth.flatten().copied().collect();
@@ -176,8 +176,8 @@ impl Survey {
     }
 }
 
-/// A survey of the large disk takes longer than a collection can spend on it. On average it takes at most a hundredth of a CPU,
-/// and the disk is surveyed again.
+/// A survey of the large disk takes longer than a collection may spend on it. On average, surveys take at most a hundredth of a
+/// CPU, and the disk is surveyed again.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn long_survey_is_paid_back_over_time() {
@@ -243,8 +243,7 @@ fn long_survey_is_paid_back_over_time() {
         ns_per_slot(first.in_program)
     );
     println!("the next survey {next:?} s later, after {collections} collections; exact: {exact:?}");
-    // Its time is paid back at 0.8% per collection, plus one
-    // collection before and one after.
+    // The survey's time is paid back at 0.8% per collection, plus one collection before and one after.
     let at_most = first.duration.as_secs_f64() / 0.008 + 2.0;
     assert!(collections <= at_most, "{collections} collections, expected {at_most} at most");
     if let Some(next) = next {

@@ -16,7 +16,7 @@ const SERVICE: f64 = 0.005;
 const READERS: u64 = 8;
 const ROUNDS: u64 = 15;
 
-/// Returns mean queue and device latency with many readers on a device with a queue depth of 1.
+/// Returns the mean queue and device latencies with many readers on a device with a queue depth of 1.
 fn means_under(scheduler: &str) -> (f64, f64) {
     let one_at_a_time = [("hw_queue_depth", "1"), ("submit_queues", "1")];
     let disk = NullBlk::with_latency((SERVICE * 1e9) as u64, &one_at_a_time);
@@ -46,7 +46,7 @@ fn means_under(scheduler: &str) -> (f64, f64) {
     let (queue, device, total) = (mean("queue"), mean("device"), mean("total"));
     println!("{scheduler}: queue {queue:.4} s, device {device:.4} s");
     assert!((queue + device - total).abs() < 1e-9, "{queue} + {device} = {total}");
-    // The driver has only one request at a time.
+    // The driver takes only one request at a time.
     assert!((SERVICE..SERVICE * 3.0).contains(&device), "{scheduler}: {device} s in the device");
     (queue, device)
 }

@@ -23,7 +23,7 @@ fn four_devices_use_little_memory() {
     let maps = map_memory(daemon.pid(), PER_CPU_ARRAY) as f64;
     println!("RSS {:.1} MiB, per-CPU maps {:.2} MiB", resident / MIB, maps / MIB);
     assert!(resident <= 16.0 * MIB, "RSS {resident}");
-    // The counters, and the workloads.
+    // The counters plus the workloads.
     assert!(maps <= (1.5 + 2.75) * MIB, "maps {maps}");
 }
 
@@ -49,7 +49,7 @@ fn many_devices_come_and_go_repeatedly() {
         let figures = daemon.fresh();
         let mut missing = 0;
         for disk in &disks {
-            // The kernel's first reads look for partitions, and may not find a slot yet.
+            // The kernel's first reads look for partitions, and may find no slot yet.
             let reads = figures.count(&disk.name, READ);
             missing += Stat::of(&disk.name).completions(READ) - reads;
             assert!(reads >= 3 && figures.count(&disk.name, WRITE) == 3, "{}", disk.name);
@@ -78,7 +78,7 @@ fn lost(figures: &Figures) -> u64 {
     figures.lost("no_room") + figures.lost("unknown_device")
 }
 
-/// More series at once than there are slots: their I/O is counted as lost and logged once, and then slots are added.
+/// With more series at once than slots, the excess I/O is counted as lost and logged once, and then slots are added.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn completions_without_slot_are_lost() {
@@ -88,7 +88,7 @@ fn completions_without_slot_are_lost() {
     let disks: Vec<_> = (0..100).map(|_| NullBlk::new(&settings)).collect();
     let slots = Figures::scrape(daemon.address).value("biolat_series_slots", &[]);
     assert!(slots < 80.0, "{slots} slots are too many for this test");
-    // Each device has one series, for the reads that look for partitions; the last series find no slot.
+    // Each device has one series, for the partition scan; the last series find no slot.
     let unlucky = disks.last().unwrap();
     let target = Target::open(&unlucky.path());
     target.read_first(5);

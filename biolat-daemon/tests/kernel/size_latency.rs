@@ -1,5 +1,5 @@
-//! Latency by size in the metrics, the findings of `biolat` and the dashboard panels, on two devices: the latency of one depends
-//! on the request size more than its bytes explain; the other's does not.
+//! Latency by size in the metrics, `biolat`'s findings and the dashboard panels, on two devices: only one has large requests that
+//! are slower than their size explains.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ const DASHBOARD: &str = include_str!("../../../deploy/grafana/biolat.json");
 /// Sizes in bytes, and their bands.
 const SIZES: [(usize, &str); 3] = [(4 << 10, "le_4KiB"), (64 << 10, "le_64KiB"), (256 << 10, "le_256KiB")];
 
-/// I/Os of each size and op; `biolat` needs at least 30 for a comparison.
+/// I/Os per size and op; `biolat` needs at least 30 for a comparison.
 const ROUNDS: usize = 40;
 
-/// Allowed difference in seconds over all I/Os of a size: the probe of `biolat` reads the clock after the daemon's probe, and an
-/// emulated CPU may have to wait in between.
+/// Allowed total difference, in seconds, over all I/Os of a size: `biolat`'s probe reads the clock after the daemon's probe, and
+/// an emulated CPU may have to wait in between.
 const LATER: f64 = 0.02;
 
-/// The panels of latency by size, and the factor by which they can be off: a mean is exact, a percentile can be anywhere in its
-/// half-octave bucket.
+/// The panels that show latency by size, and the factor by which they can be off: a mean is exact, a percentile can be anywhere
+/// in its half-octave bucket.
 const PANELS: [(&str, f64); 2] =
     [("Mean device latency by size", 1.0), ("p99 device latency by size", SQRT_2)];
 
-/// A busy emulator adds 20 ms to each request; large ones still take several times longer than their size explains.
+/// A busy emulator can add 20 ms to each request; even then, large ones take several times longer than their size explains.
 fn slow_if_large(bytes: usize) -> Duration {
     Duration::from_millis(if bytes > 64 << 10 { 400 } else { 2 })
 }
@@ -48,7 +48,7 @@ fn slow(_bytes: usize) -> Duration {
     Duration::from_millis(20)
 }
 
-/// A device, and the duration of the calls in seconds by op and band.
+/// A device, and the call durations in seconds by op and band.
 struct Measured {
     device: Nbd,
     latency: fn(usize) -> Duration,
@@ -124,7 +124,7 @@ fn findings(text: &str) -> Vec<String> {
     findings.lines().filter(|line| line.contains("what the size explains")).map(str::to_owned).collect()
 }
 
-/// Checks the wording of the finding about an op, and the figures in it.
+/// Checks the wording and the figures of the finding about an op.
 fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
     let (large, small) = (mean(figures, device, op, "le_256KiB"), mean(figures, device, op, "le_64KiB"));
     // The large size is four times the small one, which has the best throughput.

@@ -23,7 +23,7 @@ use crate::support::{
 /// Interval between samples of the daemon's resource use.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Requests of typical scrapers.
+/// Typical scraper requests.
 const REQUESTS: [(&str, &str); 7] = [
     ("/metrics", ""),
     ("/metrics", PROTOBUF),
@@ -63,7 +63,7 @@ impl Usage {
     }
 }
 
-/// Work done to the daemon.
+/// Amount of load put on the daemon.
 #[derive(Debug, Default)]
 struct Work {
     ios: AtomicU64,
@@ -150,7 +150,7 @@ fn replace(device: &LoopDevice, file: &str) {
     Target::open(&device.path()).read(20);
 }
 
-/// Opens one hostile client, of each kind in turn. Some stay connected.
+/// Opens one hostile client, cycling through the kinds. Some stay connected.
 fn attack(address: SocketAddr, held: &mut Vec<TcpStream>) {
     const HOSTILE: [&[u8]; 6] = [
         b"",

@@ -29,7 +29,7 @@ use crate::support::{
     settled::{settled, tally},
 };
 
-/// Requests of clients, in addition to the checked scrapes.
+/// Client requests, in addition to the checked scrapes.
 const REQUESTS: [(&str, &str); 8] = [
     ("/metrics", ""),
     ("/metrics", PROTOBUF),
@@ -50,7 +50,7 @@ struct Usage {
     resident: u64,
     threads: u64,
     files: usize,
-    /// Number of maps and programs of all of biolat in the kernel.
+    /// Number of all biolat maps and programs in the kernel.
     maps: usize,
     programs: usize,
 }
@@ -138,7 +138,7 @@ fn counts_stay_exact_without_growth() {
         scope.spawn(|| repeat_until(&stop, 100, || run_cgroups(&hierarchy, &service, &steady, &work)));
         scope.spawn(|| {
             repeat_until(&stop, 50, || {
-                // Each scrape is checked for sizes and workloads that add up to their device.
+                // Every scrape already checks that sizes and workloads add up to their device.
                 let daemon = daemon.read().unwrap();
                 Figures::scrape(daemon.as_ref().unwrap().address);
                 work.scrapes.fetch_add(1, Relaxed);
@@ -166,7 +166,7 @@ fn counts_stay_exact_without_growth() {
     });
     let daemon = daemon.into_inner().unwrap().unwrap();
     let after = settled(&daemon, &steady.name);
-    // A device that is replaced while no daemon runs is unknown to the next one.
+    // A device that is replaced while no daemon runs is unknown to the next daemon.
     let growth = tally(&steady.name, &before, &after);
     println!(
         "{} kills; {:?} accounted, {} missed, {} lost as recursion, {} of unknown devices",
@@ -193,7 +193,7 @@ fn counts_stay_exact_without_growth() {
     assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grew");
     // The server starts up to eight threads on demand.
     assert!(late.threads <= early.threads.max(14), "the number of threads grew");
-    // A chunk of slots is a map.
+    // Each chunk of slots is a map, with its own descriptor.
     assert!(late.files <= early.files + 16, "the number of descriptors grew");
     assert!(
         late.maps <= early.maps && late.programs <= early.programs,
@@ -218,7 +218,7 @@ fn run_cgroups(hierarchy: &Hierarchy, service: &Cgroup, device: &LoopDevice, wor
     hierarchy.create(&format!("/biolat-soak-job-{number}")).run(&read(1));
 }
 
-/// Requests fail while the daemon is killed.
+/// Requests can fail while the daemon is being killed.
 fn read_everything(stop: &StopFlag, address: &impl Fn() -> SocketAddr, work: &Work) {
     let mut requests = REQUESTS.into_iter().cycle();
     repeat_until(stop, 20, || {

@@ -24,7 +24,7 @@ fn lower_disk() -> NullBlk {
     NullBlk::in_memory(&[("submit_queues", "2"), ("cache_size", "8")])
 }
 
-/// Loads a bio-based device: its I/O counts on the devices below it, and only there.
+/// Puts load on a bio-based device: its I/O is counted on the devices below it, and only there.
 fn check_bio_based(above: &str, below: &[&NullBlk]) {
     let daemon = Daemon::of(".*");
     let before: Vec<_> = below.iter().map(|device| settled(&daemon, &device.name)).collect();
@@ -94,7 +94,7 @@ fn device_shows_its_whole_stack() {
     wait_for("the volumes to go", || holders() == [format!("{name} {} crypt secret 1", secret.name)]);
 }
 
-/// The disk below attributes the I/O to the cgroup that uses the device above.
+/// I/O on the lower disk is attributed to the cgroup that uses the upper device.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn dm_preserves_cgroup() {
@@ -167,8 +167,8 @@ fn ram_disks_do_not_appear() {
     fs::write("/sys/block/zram0/reset", "1").unwrap();
 }
 
-/// dm-multipath has requests, which reach the tracepoint twice, and sends clones of them to its paths. If one of these
-/// completions interrupts the probe on the same CPU, the understudy counts it.
+/// dm-multipath is request-based: its requests reach the tracepoint twice, and it sends clones of them to its paths. If one of
+/// these completions interrupts the probe on the same CPU, the understudy counts it.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn dm_multipath_request_counts_once() {
@@ -185,14 +185,14 @@ fn dm_multipath_request_counts_once() {
     let after = [&mapped.name, &path.name].map(|name| settled(&daemon, name));
     let growth = compare(&mapped.name, &before[0], &after[0]);
     assert_eq!((growth.of(READ), growth.missed), (READS, 0));
-    // Of the clones, only reads are plain requests.
+    // Among the clones, only reads are plain requests.
     let reads = |moment: &Moment| moment.figures.latencies("total", &path.name, "read");
     println!("{}: {:?}", mapped.name, growth.completions);
     assert_eq!(reads(&after[1]) - reads(&before[1]), READS, "clones");
     assert_eq!(after[1].figures.missed(&path.name), 0, "the path is not audited");
 }
 
-/// Exactly the machine's devices with a request queue appear.
+/// Exactly the machine's request-based devices appear.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn only_request_based_devices_appear() {
@@ -205,7 +205,8 @@ fn only_request_based_devices_appear() {
         .into_iter()
         .map(|metric| metric.label.iter().find(|label| label.name == "device").unwrap().value.clone())
         .collect();
-    // The machine's drives: two namespaces, one more, one in a hot-plug slot, two paths, one virtio and three SCSI disks.
+    // The machine's drives: two NVMe namespaces on one controller, one on another, one in a hot-plug slot, two paths, one virtio
+    // disk and three SCSI disks.
     let nvme = |serial| block::devices_with("device/serial", serial);
     let is_head = |name: &String| block::attribute(name, "hidden") == "0";
     let expected: BTreeSet<_> = nvme("twins")

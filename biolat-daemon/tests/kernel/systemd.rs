@@ -44,7 +44,7 @@ fn notifies_start_watchdog_and_stop() {
     while heard() != "STOPPING=1" {}
 }
 
-/// A collection waits for runs of the probe; neither a restart nor a longer interval would help.
+/// A collection waits for runs of the probe: a restart or a longer interval would not help.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn waiting_collection_feeds_watchdog() {
@@ -90,7 +90,7 @@ fn waiting_collection_feeds_watchdog() {
 #[ignore = "needs root: cargo xtask test"]
 fn hung_collector_does_not_feed_watchdog() {
     assert_watchdog_is_not_fed("hangs", |folder| {
-        // A disk with an attribute that blocks its reader.
+        // A disk with an attribute that blocks on read.
         let block = folder.0.join("stuck");
         std::fs::create_dir_all(block.join("sick/mq")).unwrap();
         run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
@@ -104,7 +104,7 @@ fn failing_collections_do_not_feed_watchdog() {
     assert_watchdog_is_not_fed("fails", |_| {});
 }
 
-/// Removes `/sys/block` and replaces it.
+/// Replaces the test's `/sys/block`; the watchdog must then not be fed.
 fn assert_watchdog_is_not_fed(name: &str, replace: impl FnOnce(&Folder)) {
     let folder = Folder::new(name, true);
     for name in ["block", "kernel"] {
@@ -147,7 +147,7 @@ fn does_not_feed_watchdog_of_other_process() {
     assert_eq!(&buffer[..length], b"STOPPING=1");
 }
 
-/// Returns the command of a daemon that is passed this descriptor as its only socket.
+/// Returns a command that starts a daemon and passes it this descriptor as its only socket.
 fn with(socket: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
     // LISTEN_PID is known only in the child.
     let mut command = Command::new("sh");
@@ -155,8 +155,8 @@ fn with(socket: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
     command.env("LISTEN_FDS", "1");
     let socket = socket.into();
     let pass_fds = move || {
-        // If the socket already has that number, dup2 does not clear close-on-exec.
-        // SAFETY: plain numbers; nothing else owns these descriptors of the child.
+        // If the socket is already descriptor 3, dup2 does not clear close-on-exec. SAFETY: plain numbers; nothing else in the
+        // child owns these descriptors.
         if unsafe { libc::dup2(socket.as_raw_fd(), 3) < 0 || libc::fcntl(3, libc::F_SETFD, 0) < 0 } {
             return Err(std::io::Error::last_os_error());
         }

@@ -1,4 +1,4 @@
-//! A probe of another version, or with other options, that replaces the kept one.
+//! Replacing the kept probe with one of another version or with other options.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Returns how long no probe counted, according to the log of a daemon that replaced it.
+/// Returns how long no probe was counting, according to the log of the daemon that replaced the probe.
 fn gap(log: &[String]) -> Duration {
     let line =
         log.iter().find_map(|line| line.split_once("were not counted for ")?.1.split_once(", and are"));
@@ -38,7 +38,8 @@ fn gap(log: &[String]) -> Duration {
     Duration::from_secs_f64(seconds * gap.strip_suffix(unit).unwrap().parse::<f64>().unwrap())
 }
 
-/// Returns the object of another version: a given one, or this one with a few ignored bytes appended.
+/// Returns a probe object of another version: the one in `BIOLAT_TEST_OTHER_OBJECT`, or this build's with a few ignored bytes
+/// appended.
 fn other_object(folder: &Folder) -> PathBuf {
     if let Some(given) = std::env::var_os("BIOLAT_TEST_OTHER_OBJECT") {
         return given.into();
@@ -49,8 +50,8 @@ fn other_object(folder: &Folder) -> PathBuf {
     path
 }
 
-/// Replaces the probe with another version or one with other options, and back. Completions in between are missed; on CPUs that
-/// are not emulated the gap is at most 100 ms, and nothing is counted twice.
+/// Replaces the probe with one of another version or with other options, and back. Completions in the gap are missed, and none is
+/// counted twice; the gap is at most 100 ms, except on emulated CPUs.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn upgrade_and_downgrade() {
@@ -59,7 +60,7 @@ fn upgrade_and_downgrade() {
     let _awake = Awake::all_cpus();
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
     let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(100, |ms| ms.parse().unwrap());
-    // More I/Os per second than the load ever does. It is fastest while no probe counts. For emulated machines, and for hosts.
+    // Upper bound on the load's I/Os per second, which peak while no probe counts: on emulated machines, and on hosts.
     let fastest = if longest > 100 { 30_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
     let folder = Folder::new("upgrade-object", true);
@@ -117,8 +118,8 @@ fn upgrade_and_downgrade() {
     }
 }
 
-/// Another process holds the links of the previous probe. If they are closed soon, the daemon continues its counts; if not, it
-/// starts over, because the old probe keeps counting. In both cases nothing is counted twice.
+/// Another process holds the links of the previous probe. If they are closed soon, the daemon continues from the previous counts;
+/// if not, it starts over, because the old probe keeps counting. In both cases nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn waits_for_links_held_by_others() {

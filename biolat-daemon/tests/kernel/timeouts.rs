@@ -29,7 +29,7 @@ const BLOCK: u64 = 4096;
 /// Command timeout in seconds; the kernel rounds it up by at most one second.
 const TIMEOUT: f64 = 2.0;
 
-/// Allowed difference between a time and the test's clock, in seconds; an emulated machine is slow.
+/// Allowed difference between a measured time and the test's clock, in seconds; an emulated machine is slow.
 const TOLERANCE: f64 = 0.5;
 
 /// How the hang ends.
@@ -48,7 +48,7 @@ struct TimedIo {
 }
 
 impl TimedIo {
-    /// Reads one block at the offset of `number`; the last numbers are writes.
+    /// Reads one block at an offset derived from `number`, or writes it if `number` is `READS` or higher.
     fn run(device: &str, number: u64) -> Self {
         let target = Target::open(&block::path(device));
         let (began, place) = (Instant::now(), number << 20);
@@ -83,8 +83,8 @@ fn commands(device: &str) -> u64 {
     block::number(device, "device/iorequest_cnt")
 }
 
-/// Sends the I/Os to the drive, which does not respond. Passes each scrape to `check` while they hang. Returns the I/Os when all
-/// have ended.
+/// Sends the I/Os to the drive, which does not respond, and passes each scrape to `check` while they hang. Returns the I/Os once
+/// all have ended.
 fn hang(
     drive: &ScsiDebug,
     daemon: &Daemon,
@@ -139,7 +139,7 @@ fn check_io_is_in_flight_until_it_ends(end: End) {
     assert!(fast_reads.len() > 3 && fast_reads.is_sorted_by(|one, next| one < next), "{fast_reads:?}");
     assert_eq!(sent, IOS + requeues);
     assert!(if end == End::Success { requeues >= 2 * IOS } else { requeues == IOS }, "{requeues}");
-    // While they are requeued, none of them is in flight in the driver.
+    // While the I/Os are requeued, none is in flight in the driver, so a scrape may not show them.
     let elsewhere = shown.iter().filter(|shown| (shown.reads, shown.writes) != (READS, WRITES)).count();
     assert!(elsewhere as u64 <= requeues / IOS, "{shown:?}");
 

@@ -11,7 +11,7 @@ use crate::support::{
     terminal::{Screen, Terminal},
 };
 
-/// A device that fio reads until dropped.
+/// A device that fio reads from until this is dropped.
 struct Busy {
     device: LoopDevice,
     fio: Child,
@@ -22,7 +22,7 @@ impl Busy {
         let mut fio = Command::new("fio");
         fio.arg(format!("--filename={}", device.path().display()));
         fio.args(["--name=reads", "--rw=randread", "--direct=1", "--time_based", "--runtime=600"]);
-        // Run jobs as threads, which end with fio's process no matter how that ends.
+        // Run jobs as threads, so they end with fio's process however it ends.
         let fio = fio.args(["--thread", "--ioengine=libaio"]).args(options).stdout(Stdio::null());
         Self { device, fio: fio.spawn().unwrap() }
     }
@@ -32,7 +32,7 @@ impl Busy {
         Self::with(LoopDevice::attach("fast", true), &["--bs=4k", "--iodepth=1"])
     }
 
-    /// A device with many large reads at a time, which wait for each other.
+    /// A device with many large reads in flight, which wait for each other.
     fn slow() -> Self {
         Self::with(LoopDevice::attach("slow", false), &["--bs=1M", "--iodepth=64"])
     }
@@ -58,7 +58,7 @@ fn is_clean(screen: &Screen) -> bool {
     below.iter().all(|line| line.is_empty() || line.starts_with("not measured: "))
 }
 
-/// Selects queue latency. Admission comes before it if the kernel records it.
+/// Selects queue latency, which comes after admission if the kernel records admission.
 fn show_queue(terminal: &mut Terminal) -> Screen {
     terminal.press("p");
     let screen = terminal.wait_for("the next phase", |s| s.alternate && !s.lines[1].starts_with("total"));
@@ -162,7 +162,7 @@ fn suspends_and_resumes() {
     let screen = terminal.wait_for("the shell's end", |s| s.state == "ended");
     assert!(screen.is_restored(), "{screen:?}");
 
-    // Without a shell that could resume it, it does not stop.
+    // With no shell to resume it, `biolat top` ignores Ctrl-Z.
     let mut terminal = start_top();
     terminal.press("\x1a");
     let screen = show_queue(&mut terminal);

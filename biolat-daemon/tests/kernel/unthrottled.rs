@@ -1,6 +1,6 @@
-//! A queue without writeback throttling, io.cost, BFQ or Kyber, in which the kernel does not record dispatch times.
+//! A queue without writeback throttling, io.cost, BFQ or Kyber, for which the kernel does not record dispatch times.
 //!
-//! These kernels set up throttling for every device and never remove it. So the test clears the queue's flag for dispatch
+//! The guests' kernels set up throttling for every device and never remove it, so the test clears the queue's flag for dispatch
 //! timestamps in kernel memory.
 
 use std::{fs, path::Path, sync::atomic::Ordering};
@@ -23,7 +23,7 @@ use crate::support::{
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blkdev.h#L563>
 const STATS_BIT_BEFORE_6_12: u64 = 20;
 
-/// Returns the kernel address of a device's queue, traced at the dispatch of a read.
+/// Returns the kernel address of a device's queue, found by tracing the dispatch of a read.
 fn queue_address(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
     let event = tracing.join("events/biolat/dispatch");
@@ -51,7 +51,7 @@ fn queue_address(disk: &NullBlk) -> u64 {
 fn only_total_is_available() {
     let disk = NullBlk::in_memory(&[]);
     block::set_attribute(&disk.name, "queue/wbt_lat_usec", "0");
-    // Older schedulers dispatch in another thread, which is not traced.
+    // With a scheduler, older kernels dispatch from another thread, which is not traced.
     block::set_attribute(&disk.name, "queue/scheduler", "none");
     let types = fs::read("/sys/kernel/btf/vmlinux").unwrap();
     let btf = Btf::parse(&types).unwrap();

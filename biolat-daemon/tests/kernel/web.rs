@@ -1,4 +1,4 @@
-//! TLS and passwords of a sandboxed daemon. `tests/userspace/clients.rs` tests the rest.
+//! TLS and passwords in a sandboxed daemon. `tests/userspace/clients.rs` tests the rest.
 
 #[path = "../support/certificates.rs"]
 mod certificates;

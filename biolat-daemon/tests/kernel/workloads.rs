@@ -1,5 +1,4 @@
-//! I/O by workload, that is, by the cgroup that the kernel charges. Each scrape is checked for workloads that add up to their
-//! device.
+//! I/O by workload, that is, by the cgroup that the kernel charges. In every scrape, the workloads must add up to their device.
 
 use std::{
     path::Path,
@@ -69,7 +68,7 @@ fn counts_ios_per_cgroup() {
     assert_eq!((label("kind"), label("unit")), ("service".to_owned(), "reader.service".to_owned()));
 }
 
-/// Buffered writes are charged to the writer (with version 2), the journal and metadata to the kernel.
+/// Buffered writes are charged to the writer (with cgroup v2), the journal and metadata to the kernel.
 #[test]
 #[ignore = "needs root, ext4 and xfs: cargo xtask test"]
 fn writeback_is_charged_to_writer() {
@@ -247,7 +246,7 @@ fn cgroups_with_same_path_are_one_workload() {
     assert!(!log.iter().any(|line| line.contains("no room for every cgroup")), "{log:?}");
 }
 
-/// A cgroup without I/O is not gone. A removed one is still shown, marked as gone.
+/// An idle cgroup is not marked as gone. A removed one is, and is still shown.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn marks_removed_cgroup_as_gone_but_not_idle_one() {
@@ -279,7 +278,7 @@ fn marks_removed_cgroup_as_gone_but_not_idle_one() {
     assert_eq!(is_gone(&idle.path), Some(false));
 }
 
-/// Only a version 1 cgroup can be renamed.
+/// Only cgroup v1 allows a cgroup to be renamed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn shows_new_name_of_renamed_cgroup() {
@@ -294,7 +293,7 @@ fn shows_new_name_of_renamed_cgroup() {
     let renamed = cgroup.rename("/biolat-new.service");
     assert_eq!(renamed.is_ok(), hierarchy.version == 1, "{renamed:?}");
     if renamed.is_ok() {
-        // The probe records a cgroup's path at an I/O.
+        // The probe records a cgroup's path when the cgroup does I/O.
         let (began, limit) = (Instant::now(), Duration::from_secs(25));
         while ios("/biolat-new.service") <= 100 {
             assert!(began.elapsed() < limit, "no new name within {limit:?}");

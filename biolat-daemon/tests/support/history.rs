@@ -14,7 +14,7 @@ use biolat_model::{
 
 use super::snapshots::snapshot;
 
-/// Returns a history of `collections` collections, 5 s apart and ending now. Each has one read more than the previous one.
+/// Returns a history of `collections` collections, 5 s apart and ending now. Each has one more read than the previous one.
 pub(crate) fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
     let history = SharedHistory::new(
         HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 },

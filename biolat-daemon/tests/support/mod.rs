@@ -1,5 +1,5 @@
 //! Fixtures shared by several test binaries: a server, synthetic snapshots and history, certificates, a decoder for native
-//! histograms and a Prometheus.
+//! histograms and a Prometheus server.
 
 #![allow(dead_code, reason = "each test binary uses only part of it")]
 

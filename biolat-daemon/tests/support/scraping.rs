@@ -35,7 +35,7 @@ impl ScrapingPrometheus {
         Self { server, _folder: folder }
     }
 
-    /// Returns the data of an API response, or null while there is none.
+    /// Returns the data of an API response, or null if there is none yet.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let Ok(mut stream) = TcpStream::connect(self.server.address).await else { return Value::Null };
         let request = format!("GET /api/v1/{path} HTTP/1.0\r\nHost: x\r\n\r\n");
@@ -66,7 +66,7 @@ impl ScrapingPrometheus {
     }
 }
 
-/// Path of a Prometheus 3.8 or later.
+/// Path to Prometheus 3.8 or later.
 pub(crate) fn new_program() -> OsString {
     std::env::var_os("BIOLAT_TEST_PROMETHEUS")
         .expect("set BIOLAT_TEST_PROMETHEUS to a Prometheus 3.8 or later; cargo xtask test does")

@@ -12,7 +12,7 @@ use biolat_model::{
     snapshot::{DeviceView, Process, SeriesView, Snapshot},
 };
 
-/// Makes responses large, so clients read them slowly.
+/// Returns a config that makes responses large, so clients take a while to read them.
 pub(crate) fn serve_config() -> ServeConfig {
     let histograms = HistogramFormat { classic: ClassicBuckets::All, ..HistogramFormat::default() };
     ServeConfig { histograms, host: "example".into(), ..ServeConfig::default() }

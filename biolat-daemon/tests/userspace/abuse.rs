@@ -1,4 +1,4 @@
-//! Malformed requests: valid ones with bytes changed, removed, repeated or inserted. Each must end in time, in a response or a
+//! Malformed requests: valid ones with bytes changed, removed, repeated or inserted. Each must end in time with a response or a
 //! closed connection, and must not affect the server. For a longer run: `PROPTEST_CASES=100000 cargo test abuse`.
 
 use std::{

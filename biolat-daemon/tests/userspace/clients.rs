@@ -1,5 +1,5 @@
-//! TLS and passwords with real clients: curl, openssl and Prometheus. Needs neither the probe nor privileges; `cargo xtask test`
-//! runs these tests where the programs are installed.
+//! TLS and passwords with real clients: curl, openssl and Prometheus. These tests need neither the probe nor privileges; `cargo
+//! xtask test` runs them where the programs are installed.
 
 use std::{
     fs,
@@ -245,7 +245,7 @@ fn reloads_changed_files() {
     wait_for_reload("the last password works", || status("last") == 200);
 }
 
-/// Without such a change a stream lasts for an hour.
+/// Without a change to the web config, a stream lasts an hour.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn web_config_change_ends_event_stream() {
@@ -361,7 +361,7 @@ fn web_config_changes_apply_to_open_connections() {
     assert!(!rest.contains("HTTP/1.1"), "a second response over plain HTTP: {rest}");
 }
 
-/// The page's policy contains the hashes of its script and style, which a web config cannot know.
+/// The page's Content-Security-Policy contains the hashes of its script and style, which a web config cannot know.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn page_keeps_its_own_policy() {
@@ -394,7 +394,7 @@ fn shipped_configuration_works() {
     for header in ["x-frame-options: deny\r\n", "x-content-type-options: nosniff\r\n"] {
         assert!(text.contains(header), "{text}");
     }
-    // The settings that are commented out work as well.
+    // The commented-out settings also work.
     let is_key = |line: &str| {
         line.trim_start().starts_with("# ") && {
             let key = line.trim_start().trim_start_matches("# ");

@@ -1,4 +1,4 @@
-//! Exemplars in a real Prometheus, scraped in both formats that have them.
+//! Exemplars in a real Prometheus, scraped in both formats that support them.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use crate::support::{
     snapshots::snapshot,
 };
 
-/// Returns sector and value of a metric's exemplars.
+/// Returns the sector and value of each of a metric's exemplars.
 async fn exemplars(prometheus: &ScrapingPrometheus, metric: &str) -> Vec<(String, f64)> {
     let data = prometheus.get(&format!("query_exemplars?query={metric}")).await;
     let series = data.as_array().into_iter().flatten();
@@ -29,8 +29,8 @@ async fn exemplars(prometheus: &ScrapingPrometheus, metric: &str) -> Vec<(String
     found
 }
 
-/// Adds reads of nvme0n1 with these latencies, completed 1 ms apart; the sector is the read's number. Of exemplars with the same
-/// millisecond, Prometheus stores only those with ascending values.
+/// Adds reads of nvme0n1 with these latencies, completed 1 ms apart; the sector is the read's number. If several exemplars have
+/// the same millisecond timestamp, Prometheus stores only those with ascending values.
 fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
     let io = |(number, &milliseconds)| SlowIo {
         number,

@@ -263,7 +263,7 @@ fn protobuf_agrees_with_snapshot() {
     assert_eq!(["read", "write"].map(|op| gauge("biolat_inflight_ios", &[("op", op)])), [12.0, 3.0]);
     assert_eq!(gauge("biolat_oldest_inflight_seconds", &[]), 16.25);
     assert!(families["biolat_oldest_inflight_exact"].metric.is_empty(), "the age is exact here");
-    // Admission is not available, but one series still has it from before.
+    // Admission is not available, but one series still has earlier counts.
     let admission = &families["biolat_admission_latency_seconds"];
     assert_eq!(admission.metric.len(), 1);
     assert_eq!(with(admission, &[("op", "write_zeroes")]).histogram.as_ref().unwrap().sample_count, 68);
@@ -502,7 +502,7 @@ fn omits_process_metrics_without_procfs() {
     assert!(!text(&snapshot).lines().any(|line| line.starts_with("process_")));
 }
 
-/// Only for a server with TLS.
+/// The metric exists only with TLS.
 #[test]
 fn exposes_certificate_expiry() {
     let text = |certificate_expires| {
@@ -640,7 +640,7 @@ fn elements(list: &Value) -> &[Value] {
     list.as_array().unwrap()
 }
 
-/// Returns the members of an object of counts.
+/// Returns the members of a JSON object whose values are counts.
 fn counts(object: &Value) -> impl Iterator<Item = (&str, f64)> {
     object.as_object().unwrap().iter().map(|(name, count)| (name.as_str(), count.as_f64().unwrap()))
 }
@@ -769,7 +769,7 @@ fn assert_workload_agrees_with_protobuf(
     }
 }
 
-/// Compares the whole output with the recorded one, so any change of a metric shows up in a diff.
+/// Compares the whole output with the recorded one, so any change to a metric shows up in a diff.
 #[test]
 fn output_matches_fixtures() {
     for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {

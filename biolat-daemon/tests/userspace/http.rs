@@ -207,7 +207,7 @@ async fn reports_failing_collections_as_unhealthy() {
     }
 }
 
-/// While a collection waits for a run of the probe, a restart would not help, but the figures are old.
+/// A collection waits for a run of the probe: a restart would not help (healthy), but the figures are old (not ready).
 #[tokio::test]
 async fn waiting_collection_is_healthy_but_not_ready() {
     let mut snapshot = snapshot(1);
@@ -257,7 +257,7 @@ async fn disconnects_client_that_does_not_read() {
     let server = Server::start(Some(snapshot(300)), limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40).as_bytes()).await.unwrap();
-    // The only allowed connection becomes free when the server closes this one.
+    // The only allowed connection is freed when the server closes this one.
     let freed = async {
         while server.get("/-/healthy", "").await.status != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -304,7 +304,7 @@ async fn evicts_from_network_with_most_connections() {
         let lost = timeout(Duration::from_millis(100), stream.read(&mut one)).await.is_ok();
         assert_eq!(lost, number < 4, "connection {number}: only the last two should remain");
     }
-    // Idle for longer than any of the others, but still open.
+    // This connection has been idle the longest, but is still open.
     honest.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     assert_eq!(Reply::read(&mut honest).await.status, 200);
 }
@@ -338,7 +338,7 @@ async fn limits_response_time() {
     let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let began = Instant::now();
-    // Always reads something in time, but too slowly to finish in time.
+    // Reads often enough not to stall, but too slowly to finish in time.
     let mut some = vec![0; 64 << 10];
     while matches!(stream.read(&mut some).await, Ok(read) if read > 0) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -349,7 +349,7 @@ async fn limits_response_time() {
 #[tokio::test]
 async fn stop_waits_for_running_scrape() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
-    // Far more than the socket buffers hold, because this client's is small.
+    // The response far exceeds the socket buffers, because this client's is small.
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let whole = server.get("/metrics", "").await.body.len();
     assert!(whole > 12 << 20, "{whole} bytes");

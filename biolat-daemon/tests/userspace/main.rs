@@ -1,5 +1,5 @@
 //! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, and `check`. `clients` and
-//! `exemplars` need other programs; they are ignored except by `cargo xtask test`.
+//! `exemplars` need other programs, so only `cargo xtask test` runs them.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]

@@ -1,4 +1,4 @@
-//! Renewal of a certificate, and rewriting an unchanged web config: no request on a new connection fails.
+//! Renewing a certificate and rewriting an unchanged web config: no request on a new connection fails.
 
 use std::{
     collections::HashSet,
@@ -32,7 +32,7 @@ use crate::support::{
 const CONFIG: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 /// Enough for several renewals: the files are checked once a second.
 const TEST_TIME: Duration = Duration::from_secs(5);
-/// Delay between handshake and request, in which renewals can occur.
+/// Delay between handshake and request, during which renewals can occur.
 const THINK_TIME: Duration = Duration::from_millis(100);
 
 /// A server with a certificate, and a client that trusts it.

@@ -29,8 +29,8 @@ fn latencies(seed: u64) -> Histogram {
     Histogram { zero: seed, buckets, overflow: 0, sum_ns: 123_456_789_012 }
 }
 
-/// Drives with reads and writes on a host where everything is known: every phase, the audit, I/O in flight, and completions by
-/// CPU. Nothing is slow or fails.
+/// Drives with reads and writes on a host where every figure is available: every phase, the audit, I/O in flight, and completions
+/// by CPU. Nothing is slow or fails.
 fn drives(number: usize) -> Snapshot {
     let mut snapshot = snapshot(number);
     for (seed, view) in (1_u64..).zip(&mut snapshot.devices) {
@@ -65,7 +65,7 @@ fn with_faults(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-/// Both kinds would be the default in protobuf if that took at most 1.5 times the bytes.
+/// In protobuf, both kinds would be the default if they took at most 1.5 times the bytes of native histograms alone.
 #[test]
 fn both_kinds_are_too_large_as_default() {
     let bytes = |number, kinds| {
@@ -99,7 +99,7 @@ async fn series_per_drive() {
     ];
     let classic =
         [start("classic", &new_program(), "", &[]), start("classic-old", "prometheus".as_ref(), "", &[])];
-    // Also in docs/queries.md. The targets are 20 and 130.
+    // docs/queries.md gives the same numbers. The targets per drive are 20 and 130.
     let native = native.iter().map(|prometheus| (prometheus, 20.0, 16.0));
     let classic = classic.iter().map(|prometheus| (prometheus, 124.0, 29.0));
     for (prometheus, of_drive, of_node) in native.chain(classic) {
@@ -108,8 +108,9 @@ async fn series_per_drive() {
     }
 }
 
-/// Counters used by alerts exist from the start, so Prometheus sees the first increase without any flag. A detail appears with
-/// its first count. With a flag, Prometheus sees that increase from the start timestamp, if it is less than an hour old.
+/// Counters used by alerts exist from the start, so Prometheus needs no feature flag to see their first increase. A detailed
+/// counter appears with its first count; with the flag, Prometheus derives that increase from the start timestamp, if it is less
+/// than an hour old.
 #[tokio::test]
 #[ignore = "needs prometheus: cargo xtask test"]
 async fn keeps_first_increase() {
@@ -150,7 +151,7 @@ async fn keeps_first_increase() {
     assert_eq!(old.query(&details).await, None);
 }
 
-/// A histogram with more buckets than storages allow continues at a coarser schema, which is not a reset.
+/// A histogram with more buckets than a storage backend allows continues at a coarser schema, which is not a reset.
 #[tokio::test]
 #[ignore = "needs prometheus: cargo xtask test"]
 async fn coarser_schema_is_no_reset() {
@@ -171,7 +172,7 @@ async fn coarser_schema_is_no_reset() {
     server.snapshots.send_replace(Some(snapshot.into()));
     for prometheus in &prometheus {
         prometheus.expect(&format!("histogram_count({reads})"), (before.count() + 240) as f64).await;
-        // Without a reset, 240 is extrapolated to at most the whole minute.
+        // Without a reset, 240 is extrapolated to the minute; a reset would add the earlier count.
         let grown = prometheus.query(&format!("histogram_count(increase({reads}[1m]))")).await.unwrap();
         assert!((240.0..before.count() as f64).contains(&grown), "{grown}");
     }

@@ -41,11 +41,11 @@ pub(crate) struct Counters {
 /// Model of the queue latency.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
-    /// Median seconds of a request that does not wait.
+    /// Median queue latency of requests that do not wait, in seconds.
     pub(crate) passage: f64,
     /// Share of requests that wait for others.
     pub(crate) waiting: f64,
-    /// Median seconds of requests that wait.
+    /// Median queue latency of requests that wait, in seconds.
     pub(crate) wait: f64,
 }
 
@@ -96,7 +96,7 @@ impl Counters {
         }
     }
 
-    /// Counts requests of a device latency cell, with an equal share of them at each queue latency in `times`.
+    /// Counts requests in a device latency cell, spread evenly over the queue latencies in `times`.
     fn count_queued(&mut self, device: usize, count: u64, times: [u64; 5], random: &mut Random) {
         if count == 0 {
             return;

@@ -52,9 +52,9 @@ pub(crate) struct Drive {
     service: &'static Service,
     firmware: Vec<(f64, f64)>,
     effects: Vec<Effect>,
-    /// Its latency as a factor of its model's.
+    /// Its latency relative to its model's.
     own: f64,
-    /// Mean of each op's latency tail, as a factor of the median.
+    /// Mean of each op's latency tail, as a multiple of the median.
     tails: [f64; Op::ALL.len()],
     /// I/Os per second under the usual load.
     usual_rate: f64,
@@ -65,14 +65,14 @@ pub(crate) struct Drive {
     collection: Noise,
     spells: Bursts,
     streams: Vec<Stream>,
-    /// Used only for counts, so that load and speed take the same course regardless of them.
+    /// Used only for counts, so load and speed evolve the same way whatever the counts.
     counting: Random,
     record: Record,
     /// I/Os in flight: reads and others.
     inflight: [u64; 2],
     /// Mean latency in the last step.
     latency: f64,
-    /// Share of the last step that it was busy.
+    /// Share of the last step during which it was busy.
     pub(crate) utilisation: f64,
 }
 
@@ -97,7 +97,7 @@ struct Stream {
 }
 
 impl Drive {
-    /// Creates a drive. `load` is a factor of the usual load of its model and service.
+    /// Creates a drive. `load` is a multiple of the usual load of its model and service.
     pub(crate) fn new(
         device: Device,
         model: &'static DriveModel,
@@ -151,7 +151,7 @@ impl Drive {
         self.model
     }
 
-    /// Returns the I/Os per second under the usual load, of one op if given, and above a size unless it is 0.
+    /// Returns the I/Os per second under the usual load, of `op` only if given, and only above a size unless `above` is 0.
     pub(crate) fn usual_rate(&self, op: Option<Op>, above: u32) -> f64 {
         let ops = Op::ALL.into_iter().filter(|&each| op.is_none_or(|only| only == each));
         let share = |op: Op| -> f64 {
@@ -177,12 +177,12 @@ impl Drive {
         }
     }
 
-    /// Records only its work from now on, which restarts do not reset.
+    /// From now on, records only its work, which restarts do not reset.
     pub(crate) fn record_work_only(&mut self) {
         self.record = Record::Work(Box::default());
     }
 
-    /// Returns all its work, if that is recorded.
+    /// Returns its total work, if recorded.
     pub(crate) fn work(&self) -> Option<&Work> {
         if let Record::Work(work) = &self.record { Some(work) } else { None }
     }
@@ -201,7 +201,7 @@ impl Drive {
         self.device.firmware = if has_other_firmware { "2.0" } else { "1.0" }.to_owned();
     }
 
-    /// Fills the streams with the I/O that is demanded.
+    /// Fills the streams with the demanded I/O.
     fn demand(&mut self, acting: &Acting<'_>, load: f64, sizes: f64) {
         self.streams.clear();
         for op in Op::ALL {
@@ -338,7 +338,7 @@ impl Stream {
         Self { op, bytes, is_sequential, rate, latency, mean: 0.0 }
     }
 
-    /// Returns the seconds that the drive is busy with one I/O.
+    /// Returns how long one I/O keeps the drive busy, in seconds.
     fn cost(&self, model: &DriveModel) -> f64 {
         model.op(self.op).cost(self.bytes, self.is_sequential)
     }

@@ -88,7 +88,7 @@ impl OpModel {
         base + f64::from(bytes) / self.stream
     }
 
-    /// Returns the seconds that the drive is busy with one I/O.
+    /// Returns how long one I/O keeps the drive busy, in seconds.
     pub(crate) fn cost(&self, bytes: u32, is_sequential: bool) -> f64 {
         let transfer = f64::from(bytes) / self.bandwidth;
         match self.without_seek {

@@ -17,11 +17,11 @@ pub(crate) enum Change {
     Slower(Slower),
     /// All I/Os take longer by this factor, but the drive's maximum throughput is unchanged.
     Stalled(f64),
-    /// The share of I/Os through one path takes longer.
+    /// I/Os through one path, this share of all, take longer by the factor.
     Path { share: f64, factor: f64 },
     /// The load changes by this factor.
     Load(f64),
-    /// The shares of sizes are multiplied by this power of the size.
+    /// The share of each size is multiplied by the size raised to this power.
     Sizes(f64),
     /// There is additional I/O.
     Extra(Extra),
@@ -105,7 +105,7 @@ impl<'a> Acting<'a> {
         })
     }
 
-    /// Returns the power of the size by which shares are multiplied.
+    /// Returns the power to which a size is raised to weight its share.
     pub(crate) fn sizes(&self) -> f64 {
         self.acting()
             .filter_map(|effect| if let Change::Sizes(power) = effect.change { Some(power) } else { None })

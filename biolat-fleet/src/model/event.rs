@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Rising,
     /// I/O is repeatedly slower by the factor, for minutes at a time.
     Stalls,
-    /// The share of I/O through one of the paths to the drive is slower by the factor.
+    /// I/O through one of the paths to the drive is slower by the factor.
     Path,
     /// All drives of a node are slower by the factor.
     Backplane,
@@ -75,7 +75,7 @@ pub(crate) struct Event {
     pub(crate) sizes: Vec<&'static str>,
     pub(crate) from: SystemTime,
     pub(crate) to: SystemTime,
-    /// Factor of the latency or, for an innocent event, of the load or the sizes.
+    /// Factor by which the latency changes or, for an innocent event, the load or the sizes.
     pub(crate) factor: f64,
     /// Usual rate of I/Os of these ops and sizes on the least busy of the drives.
     pub(crate) usual_ios_per_second: f64,

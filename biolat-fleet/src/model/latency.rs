@@ -37,9 +37,9 @@ pub(crate) struct Latency {
 pub(crate) struct Tail {
     /// Share of I/Os in the tail.
     pub(crate) share: f64,
-    /// Shortest latency, as a factor of the body's median.
+    /// Shortest latency, as a multiple of the body's median.
     pub(crate) from: f64,
-    /// Longest latency, as a factor of the shortest.
+    /// Longest latency, as a multiple of the shortest.
     pub(crate) to: f64,
     /// Tail index of the Pareto distribution.
     pub(crate) index: f64,
@@ -51,13 +51,13 @@ impl Tail {
         self.to.powf(-self.index)
     }
 
-    /// Draws a latency, as a factor of the body's median.
+    /// Draws a latency, as a multiple of the body's median.
     fn draw(self, above: f64, random: &mut Random) -> f64 {
         let rest = 1.0 - random.random::<f64>() * (1.0 - above);
         self.from * rest.powf(-1.0 / self.index)
     }
 
-    /// Returns the variance, in units of the square of the body's median.
+    /// Returns the variance, in units of the body's median squared.
     fn variance(self) -> f64 {
         let Self { from, to, index, .. } = self;
         // The integral of x^(1 - index), for a distribution that starts at 1.
@@ -65,7 +65,7 @@ impl Tail {
         from * from * index * integral / (1.0 - self.share_above()) - self.mean().powi(2)
     }
 
-    /// Returns the mean of the bounded Pareto distribution, as a factor of the body's median.
+    /// Returns the mean of the bounded Pareto distribution, as a multiple of the body's median.
     pub(crate) fn mean(self) -> f64 {
         let Self { from, to, index, .. } = self;
         from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - self.share_above())
@@ -120,7 +120,7 @@ pub(crate) fn cell_of(seconds: f64) -> usize {
 }
 
 impl Latency {
-    /// Returns the mean in seconds, given the mean of the tail, which many latencies share.
+    /// Returns the mean in seconds. The caller passes the tail's mean, because many latencies share it.
     pub(crate) fn mean(self, tail: f64) -> f64 {
         let nepers = self.spread * std::f64::consts::LN_2;
         let body = (nepers * nepers / 2.0).exp();
@@ -198,7 +198,7 @@ impl Latency {
     }
 }
 
-/// Returns the upper bound of a cell, as a power of two of a second.
+/// Returns the base-2 logarithm of a cell's upper bound in seconds.
 fn upper_octave(cell: usize) -> f64 {
     if cell >= OVERFLOW {
         return f64::INFINITY;
@@ -206,7 +206,7 @@ fn upper_octave(cell: usize) -> f64 {
     f64::from(ZERO_EXPONENT) + (cell as f64 + 1.0 - FIRST as f64) / f64::from(1 << SCHEMA)
 }
 
-/// Splits a count over the cells from `first` up, by the cumulative share below the upper bound of each.
+/// Splits a count across the cells from `first` up, using the cumulative share below each cell's upper bound.
 fn split(
     count: u64,
     first: usize,
@@ -229,7 +229,7 @@ fn split(
     }
 }
 
-/// Draws the number of successes among `count` trials, each with the probability `share`.
+/// Draws the number of successes among `count` trials, each with probability `share`.
 pub(crate) fn binomial(count: u64, share: f64, random: &mut Random) -> u64 {
     if count == 0 || share <= 0.0 {
         return 0;
@@ -248,7 +248,7 @@ pub(crate) fn binomial(count: u64, share: f64, random: &mut Random) -> u64 {
     Binomial::new(count, share).map_or(0, |binomial| binomial.sample(random))
 }
 
-/// Draws the number of events that occur at random times, with this mean.
+/// Draws the number of events from a Poisson distribution with this mean.
 pub(crate) fn poisson(mean: f64, random: &mut Random) -> u64 {
     if mean > LARGE {
         return approximately(mean, mean, random);

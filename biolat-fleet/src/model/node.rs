@@ -17,7 +17,7 @@ use super::{
     work::Work,
 };
 
-/// Maximum step in which I/O is added, in seconds.
+/// Maximum time step for adding I/O, in seconds.
 const STEP: f64 = 60.0;
 /// One in this many drives is nearly idle, regardless of its node's load.
 const IDLE_RATIO: u32 = 40;
@@ -52,7 +52,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Creates a node. Its service and drive models follow from the seed.
+    /// Creates a node. The seed determines its service and drive models.
     pub(crate) fn new(name: String, cluster: String, drives: usize, seed: u64, start: SystemTime) -> Self {
         let mut random = Random::seed_from_u64(seed);
         let service = choose_service(random.random_range(0..100));
@@ -115,7 +115,7 @@ impl Node {
         self.drives.iter_mut().for_each(Drive::record_work_only);
     }
 
-    /// Returns all work of its drives, if that is recorded.
+    /// Returns the work of all its drives, if it is recorded.
     pub(crate) fn works(&self) -> Vec<Work> {
         self.drives.iter().filter_map(|drive| drive.work().copied()).collect()
     }
@@ -166,7 +166,7 @@ pub(crate) fn seconds_since_epoch(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Chooses a service by a number below 100.
+/// Picks the service for a number below 100.
 fn choose_service(mut place: u32) -> &'static Service {
     for service in &SERVICES {
         if place < service.frequency {

@@ -30,7 +30,7 @@ impl Noise {
 /// Parameters of bursts at random times. The shortest and lowest bursts are the most frequent.
 #[derive(Clone, Copy)]
 pub(crate) struct BurstKind {
-    /// Mean time between two bursts, in seconds.
+    /// Mean time between bursts, in seconds.
     pub(crate) gap: f64,
     /// Shortest burst, in seconds.
     pub(crate) shortest: f64,
@@ -61,7 +61,7 @@ impl Bursts {
         Self { kind, left: kind.gap * gap, height: 1.0, is_burst: false }
     }
 
-    /// Advances by `seconds` and returns the mean factor during them.
+    /// Advances by `seconds` and returns the mean factor over that time.
     pub(crate) fn advance(&mut self, seconds: f64, random: &mut Random) -> f64 {
         let (mut rest, mut sum) = (seconds, 0.0);
         while self.left < rest {
@@ -93,7 +93,7 @@ fn pareto(lowest: f64, index: f64, random: &mut Random) -> f64 {
     Pareto::new(lowest, index).map_or(lowest, |pareto| pareto.sample(random))
 }
 
-/// Draws a log-normal factor with the median 1.
+/// Draws a log-normal factor with a median of 1.
 pub(crate) fn log_normal(deviation: f64, random: &mut Random) -> f64 {
     let normal: f64 = StandardNormal.sample(random);
     (deviation * normal).exp()

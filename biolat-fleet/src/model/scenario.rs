@@ -1,4 +1,4 @@
-//! Reads scenario files, which define the kinds of events, their frequency, duration and severity.
+//! Reads scenario files, which define the kinds of events and their frequency, duration and severity.
 
 use std::str::FromStr;
 
@@ -18,19 +18,19 @@ pub(crate) struct Scenario {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
     pub(crate) kind: Kind,
-    /// Number of events per thousand drives. There is at least one event.
+    /// Number of events per thousand drives, but at least one event in total.
     pub(crate) per_thousand_drives: f64,
-    /// Duration. Events end with the run at the latest.
+    /// Duration. No event outlasts the run.
     pub(crate) hours: [f64; 2],
-    /// Factor of the latency or, for an innocent event, of the load or the sizes.
+    /// Multiplier of the latency or, for an innocent event, of the load or the sizes.
     #[serde(default = "default_factor")]
     pub(crate) factor: [f64; 2],
     /// Start time, as a fraction of the run.
     #[serde(default = "default_begin")]
     pub(crate) begin: [f64; 2],
-    /// `size`: the op.
+    /// `size`: the affected op.
     pub(crate) op: Option<Op>,
-    /// `size`: only larger I/Os are affected.
+    /// `size`: only I/Os above this size are affected.
     #[serde(default)]
     pub(crate) above_kib: u32,
     /// `path`: share of I/Os; `firmware`: share of drives; `rebuild`, `scrub`: share of time that they keep a drive busy;
@@ -40,7 +40,7 @@ pub(crate) struct Recipe {
     /// `stalls`: length of each stall.
     #[serde(default = "default_stall_minutes")]
     pub(crate) stall_minutes: [f64; 2],
-    /// `stalls`: time from the end of one to the next.
+    /// `stalls`: time from the end of one stall to the start of the next.
     #[serde(default = "default_every_minutes")]
     pub(crate) every_minutes: [f64; 2],
 }

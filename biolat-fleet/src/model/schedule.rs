@@ -14,12 +14,12 @@ use super::{
     scenario::Recipe,
 };
 
-/// A drive, as the index of its node and its index there.
+/// A drive: the index of its node, and its index within that node.
 type Place = (usize, usize);
 
-/// Attempts to place an event before it is dropped.
+/// Maximum number of attempts to place an event before dropping it.
 const TRIES: usize = 50;
-/// Minimum time between two events of a drive, in seconds.
+/// Minimum time between events on the same drive, in seconds.
 const PAUSE: f64 = 2.0 * 3600.0;
 const MINUTE: f64 = 60.0;
 
@@ -50,7 +50,7 @@ impl<'a> Schedule<'a> {
         Self { nodes, random, start, length, taken: Vec::new() }
     }
 
-    /// Places all events, those with the largest scope first, because they need the most room.
+    /// Places all events, starting with the largest scope, which needs the most room.
     pub(crate) fn place(mut self, scenario: &Scenario) -> Vec<Event> {
         let drives: usize = self.nodes.iter().map(|node| node.drives().len()).sum();
         let mut recipes: Vec<_> = scenario.events.iter().collect();
@@ -169,7 +169,7 @@ impl<'a> Schedule<'a> {
                 extra(op, 512 << 10, true, Rate::Utilisation(share))
             }
             Kind::Scrub => extra(Op::Read, 1 << 20, true, Rate::Utilisation(share)),
-            // The drive is idle for some time before, and except for these I/Os during the event.
+            // The drive is idle for some time before the event and, apart from these I/Os, during it.
             Kind::Wakes => {
                 drive.add_effect(Effect { from: from - PAUSE, to, change: Change::Load(IDLE_LOAD) });
                 drive.add_effect(Effect { from, to, change: Change::Stalled(factor) });
@@ -220,7 +220,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Returns the rank of an event's scope: 0 for the most drives.
+/// Returns the rank of an event's scope: 0 affects the most drives.
 const fn scope(kind: Kind) -> u8 {
     match kind {
         Kind::Firmware | Kind::LoadSpike => 0,

@@ -12,9 +12,9 @@ pub(crate) struct Service {
     pub(crate) name: &'static str,
     /// Percentage of nodes.
     pub(crate) frequency: u32,
-    /// Possible pairs of drive models on a node: of most drives, and of the others.
+    /// Possible pairs of drive models on a node: the model of most drives, then the model of the rest.
     pub(crate) models: &'static [(&'static DriveModel, &'static DriveModel)],
-    /// Load as a factor of a drive's usual load.
+    /// Load, as a multiple of a drive's usual load.
     pub(crate) intensity: f64,
     /// Shares of the ops, in the order of [`Op`].
     pub(crate) ops: [f64; 3],
@@ -24,11 +24,11 @@ pub(crate) struct Service {
     pub(crate) writes: &'static [(u32, f64)],
     /// Share of I/Os that need no seek.
     pub(crate) sequential: f64,
-    /// Difference between the loads of day and night: the amplitude of the logarithm.
+    /// Amplitude of the day-night cycle, in the natural logarithm of the load.
     daily: f64,
     /// Load factor on Saturday and Sunday.
     pub(crate) weekend: f64,
-    /// How strongly its rate falls when latency rises: 0 if it never waits for its I/O, 1 if it does nothing else.
+    /// How strongly its rate falls when latency rises: 0 if it never waits for its I/O, 1 if it does nothing but wait.
     pub(crate) elasticity: f64,
 }
 
@@ -169,7 +169,7 @@ impl Service {
     pub(crate) fn load(&self, time: f64, busiest_hour: f64) -> f64 {
         let hours = time / HOUR - busiest_hour;
         let angle = hours / 24.0 * std::f64::consts::TAU;
-        // The night is longer than the peak.
+        // The second harmonic makes the night longer than the peak.
         let daily = self.daily * (angle.cos() + 0.25 * (2.0 * angle).cos());
         // The epoch was a Thursday.
         let day = (time / HOUR / 24.0 + 3.0).rem_euclid(7.0);

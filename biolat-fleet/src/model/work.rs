@@ -1,4 +1,4 @@
-//! Records the work of a drive without histograms, which is enough to compare drives and much faster.
+//! Records a drive's work without histograms: enough to compare drives, and much faster.
 
 use biolat_common::size::{BANDS, place};
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::{alerts::AlertState, remote_write::Labels};
 
-/// Evaluates an alert in each of ten minutes, with results in these minutes. Returns the periods in which it fires.
+/// Evaluates an alert every minute for ten minutes, with a result in the given minutes. Returns the periods in which it fires.
 fn fires(pending_for: u64, keep_firing_for: u64, results: &[i64]) -> Vec<(i64, i64)> {
     let minutes = |count| Duration::from_secs(60 * count);
     let mut state = AlertState::new(minutes(pending_for), minutes(keep_firing_for));
@@ -35,7 +35,7 @@ fn gap_of_one_evaluation_resets_the_pending_time() {
 
 #[test]
 fn keeps_firing_without_a_result() {
-    // The time starts with the first evaluation without a result.
+    // `keep_firing_for` starts with the first evaluation without a result.
     assert_eq!(fires(0, 2, &[1]), [(1, 4)]);
     assert_eq!(fires(0, 2, &[1, 3]), [(1, 6)]);
 }

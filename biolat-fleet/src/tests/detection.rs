@@ -14,7 +14,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Returns ten drives of one node. The first five have the model `a`.
+/// Returns ten drives of one node. The first five are of model `a`.
 fn drives() -> Vec<Labels> {
     let drive = |number: usize| {
         let model = if number < 5 { "a" } else { "b" };
@@ -56,7 +56,7 @@ fn alarm_for_another_drive_is_false() {
         (1, 1, Some(0.0), Some(0.0))
     );
     assert_eq!(score.false_alarms_by_kind["none"], 1);
-    // One in a week with ten drives.
+    // One false alarm in a week with ten drives.
     assert!((score.false_alarms_per_thousand_drives_and_week - 100.0).abs() < 1e-9);
     let mistake = |missed: Option<&str>, device: &str, hours: f64, minutes: f64| Mistake {
         missed: missed.map(str::to_owned),

@@ -30,8 +30,8 @@ fn recorder() -> Recorder {
     Recorder::new(Rule { record: Some("a:b".to_owned()), ..Rule::default() })
 }
 
-/// Records a series with points at some of four times. Returns the times of the written samples, and whether each is a stale
-/// marker.
+/// Records a series evaluated at four times, with points only at the given ones. Returns the times of the written samples, and
+/// whether each is a stale marker.
 fn written(recorder: &mut Recorder, first: i64, points: &[i64]) -> Vec<(i64, bool)> {
     let points = points.iter().map(|time| (*time, Point::Float(1.0))).collect();
     recorder.add(vec![Series { labels: Labels::new(), points }], Times { first, last: first + 3, step: 1 });
@@ -61,7 +61,7 @@ fn evaluations_are_at_multiples_of_the_step() {
         Times::within(after, until, step).map(|times| times.iter().collect::<Vec<_>>()).unwrap_or_default()
     };
     assert_eq!(times(0, 30, 10), [10, 20, 30]);
-    // A step that does not divide the range skips and repeats nothing.
+    // If the step does not divide the range, no time is skipped or repeated.
     assert_eq!(times(0, 30, 8), [8, 16, 24]);
     assert_eq!(times(30, 60, 8), [32, 40, 48, 56]);
     assert!(times(0, 30, 40).is_empty());

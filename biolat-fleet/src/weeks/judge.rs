@@ -1,4 +1,4 @@
-//! Determines which drives and nodes are slow for their work at one time, like the rules of the group `biolat-fail-slow`.
+//! Determines which drives and nodes are slow for their work at a given time, like the rules of the group `biolat-fail-slow`.
 
 use biolat_common::size::BANDS;
 
@@ -42,7 +42,7 @@ pub(crate) struct Verdicts {
 struct Mean {
     drive: usize,
     kind: usize,
-    /// Model, op, size and class of work, which peers share.
+    /// The group of peers: model, op, size and class of work, packed into a number.
     peers: u64,
     /// I/Os per second, scaled to a window of the usual length.
     ios: f32,
@@ -114,8 +114,7 @@ pub(crate) fn judge(places: &[Place], windows: &[Window], thresholds: &Threshold
     Verdicts { drives: verdicts, slow_nodes: slow_nodes(places, windows, &drives, thresholds) }
 }
 
-/// Returns which drives have a full queue and more load than their siblings, or much more load, which means that their work
-/// differs.
+/// Returns which drives are doing different work: they have more load than their siblings and a full queue, or much more load.
 fn overloaded(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thresholds) -> Vec<bool> {
     let siblings = figures(places.iter().zip(loads).map(|(place, &load)| (place.of_model(), load)), 1);
     let is_overloaded = |((place, window), load): ((&Place, &Window), &f32)| {
@@ -159,7 +158,7 @@ fn means(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thres
     means
 }
 
-/// Returns the median latency for the same work by peers and cluster, and its spread by peers.
+/// Returns the median latency for the same work by peer group and cluster, and its spread by peer group.
 fn peers(places: &[Place], means: &[Mean], thresholds: &Thresholds) -> (Figures, Figures) {
     // Each drive counts in its own load class and in the next lower and higher ones.
     let near = |mean: &Mean| [mean.peers - LOAD, mean.peers, mean.peers + LOAD];
@@ -216,7 +215,7 @@ fn peers(places: &[Place], means: &[Mean], thresholds: &Thresholds) -> (Figures,
     (medians, spreads)
 }
 
-/// Compares a drive with its peers, or returns `None` if there are none.
+/// Compares a drive with its peers, or returns `None` if it has none.
 fn compare(mean: &Mean, place: Place, medians: &Figures, spreads: &Figures) -> Option<Compared> {
     let own = medians.get(cohort(mean.peers, place.cluster))?;
     // Near saturation, a little more load makes a large difference.

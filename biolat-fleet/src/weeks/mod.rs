@@ -1,5 +1,5 @@
 //! Evaluates whole weeks of the model without Prometheus, by reimplementing the rules of BlockDeviceFailSlow for drives and
-//! nodes. A week of a thousand drives takes a minute, so many weeks can be compared.
+//! nodes. A week of a thousand drives takes a minute, fast enough to compare many weeks.
 
 pub(crate) mod judge;
 pub(crate) mod medians;

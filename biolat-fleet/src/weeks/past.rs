@@ -1,8 +1,8 @@
-//! Decides from the verdicts of the last hours whether a drive or node is sick, like the expressions of the alerts.
+//! Decides from the verdicts of the last few hours whether a drive or node is sick, like the alert expressions.
 
 use super::judge::{KINDS, Verdict};
 
-/// Number of evaluations, and in how many of them a drive must be slow.
+/// Number of evaluations, and the minimum number in which a drive is slow.
 #[derive(Clone, Copy)]
 struct Share {
     of: u32,
@@ -12,7 +12,7 @@ struct Share {
 const FOUR_FIFTHS_OF_AN_HOUR: Share = Share { of: 15, least: 12 };
 const A_FIFTH_OF_SIX_HOURS: Share = Share { of: 90, least: 18 };
 
-/// The last evaluations, with the newest in the lowest bit.
+/// The latest evaluations, with the newest in the lowest bit.
 #[derive(Clone, Copy, Default)]
 struct Bits(u128);
 

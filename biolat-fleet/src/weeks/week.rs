@@ -24,7 +24,7 @@ use super::{
     windows::{WINDOW, Window, judged, windows},
 };
 
-/// Time between two evaluations, as in the rules, in milliseconds.
+/// Time between evaluations, as in the rules, in milliseconds.
 const STEP: i64 = 240_000;
 /// Time that a drive must be sick before the alert fires.
 const PENDING_FOR: Duration = Duration::from_secs(600);
@@ -69,7 +69,7 @@ impl Week {
 
     pub(crate) fn score(&self, thresholds: &Thresholds) -> Score {
         let mut drives = vec![PastDriveVerdicts::default(); self.places.len()];
-        // Each with one of its drives, which provides the labels.
+        // Each node with one of its drives, which provides the labels.
         let mut nodes: BTreeMap<u64, (usize, PastNodeVerdicts)> = BTreeMap::new();
         for (drive, place) in self.places.iter().enumerate() {
             nodes.entry(place.of_model()).or_insert((drive, PastNodeVerdicts::default()));

@@ -1,4 +1,4 @@
-//! Determines the I/O that the rules see at each evaluation: of the last five minutes, or twenty for drives with little I/O.
+//! Determines the I/O that the rules see at each evaluation: the last five minutes, or twenty for drives with little I/O.
 
 use std::{
     collections::VecDeque,
@@ -21,9 +21,9 @@ use super::super::{
 const MINUTE: i64 = 60_000;
 /// Window of rates, in milliseconds.
 pub(crate) const WINDOW: i64 = 5 * MINUTE;
-/// Bytes that are as much load as one I/O.
+/// Bytes that count as much load as one I/O.
 const BYTES_PER_IO: f32 = 131_072.0;
-/// Number of windows by which a quiet drive is judged. They cover about twenty minutes.
+/// Number of windows over which a quiet drive is judged. They cover about twenty minutes.
 const QUIET_WINDOWS: usize = 5;
 /// Reads and writes.
 pub(crate) const OPS: usize = 2;
@@ -34,7 +34,7 @@ pub(crate) struct Window {
     pub(crate) ops: [OpWindow; OPS],
     /// Mean number of I/Os in the device, of all ops.
     pub(crate) depth: f32,
-    /// Number of windows that this is the mean of.
+    /// Number of windows averaged here.
     pub(crate) lengths: f32,
 }
 
@@ -93,7 +93,7 @@ impl Window {
     }
 }
 
-/// Returns the window by which each drive is judged at the last time: its last window or, with few I/Os, the mean of several.
+/// Returns the window used to judge each drive at the end of `windows`: its last window or, with few I/Os, the mean of several.
 pub(crate) fn judged(windows: &[Vec<Window>], quiet_ios: f32) -> Vec<Window> {
     let last = &windows[windows.len().saturating_sub(QUIET_WINDOWS)..];
     let of_drive = |drive: usize| {

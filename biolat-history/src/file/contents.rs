@@ -24,7 +24,7 @@ struct TotalsHead {
     clock_shift_ns: u64,
 }
 
-/// Encodes the new part in pieces. `written` are the names that are already in the file.
+/// Encodes the new part in pieces. `written` holds the names that are already in the file.
 pub(super) fn add(
     mut records: Records,
     part: &Part,
@@ -67,7 +67,7 @@ pub(super) fn read(file: &File, generation: u64, origin: &Origin, restoring: &mu
         }
         Some(())
     })
-    // A drive that cannot read the rest is as good as one that has lost it.
+    // Data that the drive cannot read is as good as lost.
     .unwrap_or(false)
 }
 

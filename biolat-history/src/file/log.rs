@@ -12,7 +12,7 @@ use flate2::Crc;
 /// A file that starts with anything else was not written by biolat.
 pub(super) const MAGIC: [u8; 8] = *b"biolat\nH";
 
-/// Format number. A file with another one is not read.
+/// Format number. A file in any other format is not read.
 const FORMAT: u32 = 1;
 
 /// Magic, format, checksum of the generation, generation.
@@ -21,7 +21,7 @@ const HEADER: usize = 24;
 /// Length, checksum, kind.
 const RECORD_HEADER: usize = 9;
 
-/// No record is larger: a greater length was not written by biolat.
+/// Maximum length of a record. A greater length was not written by biolat.
 const MAX_RECORD: u32 = 64 << 20;
 
 /// Kind of a record.
@@ -30,7 +30,7 @@ const MAX_RECORD: u32 = 64 << 20;
 pub(super) enum Kind {
     Names = 1,
     Interval = 2,
-    /// The end of the part that was written in one go when this use of the file began. Without it, the other file has to be read.
+    /// The last record of the complete store that each use of a file begins with. Without it, the other file has to be read.
     Totals = 3,
 }
 
@@ -81,7 +81,7 @@ impl Records {
     }
 }
 
-/// The generation of a file. `None` if it cannot be read, or has no valid header, or an unknown format.
+/// The generation of a file. `None` if it cannot be read, has no valid header or has an unknown format.
 pub(super) fn generation(file: &File) -> Option<u64> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0).ok()?;

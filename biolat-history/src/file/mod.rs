@@ -1,5 +1,5 @@
-//! The history on disk, so that it survives a restart: two files, used in turn. One is appended to until it reaches twice the
-//! store's size limit; then the whole store is written to the other one.
+//! The history on disk, which survives restarts: two files, used in turn. One is appended to until it reaches twice the store's
+//! size limit; then the whole store is written to the other one.
 
 mod contents;
 mod log;
@@ -33,24 +33,24 @@ use super::{
 use log::{MAGIC, Records};
 pub use thread::FileWriter;
 
-/// Minimum size of the appended part, in addition to the limit of the store.
+/// Minimum size of the appended part, on top of the store's size limit.
 const MIN_APPENDED: u64 = 1 << 20;
 
 /// Bytes written at a time.
 const PIECE: usize = 1 << 20;
 
-/// The origin of a history: only the counters of the same origin can be continued.
+/// The origin of a history: only counters from the same origin can be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The kernel's boot id.
     pub boot: String,
-    /// The selection of devices, in any notation.
+    /// The selection of devices, in any notation; it is only compared.
     pub devices: String,
 }
 
 /// Two files that no other daemon uses while this one has them open.
 pub(crate) struct HistoryFile {
-    /// Path of the first one, as given by the user.
+    /// Path of the first file, as given by the user.
     path: PathBuf,
     files: [File; 2],
     /// The file in use.
@@ -60,10 +60,9 @@ pub(crate) struct HistoryFile {
     /// Length of the file in use.
     bytes: u64,
     names: Names,
-    /// The latest interval in the file in use. `None` if everything has to be written, to the other file.
+    /// The latest interval in the file in use. `None` if everything has to be written to the other file.
     written: Option<Mark>,
-    /// Whether another program has changed the file in use since the last write. ("then" has no antecedent: the previous field is
-    /// an interval)
+    /// Whether another program has changed the file in use since the last write.
     was_changed: bool,
     origin: Origin,
 }
@@ -141,7 +140,7 @@ impl HistoryFile {
         let Some(part) = history.part(self.written.filter(|_| self.bytes < most)) else { return Ok(()) };
         if part.totals.is_some() {
             self.written = None;
-            // The last file has to be on disk before the other one is started over.
+            // The current file has to be on disk before the other one is started over.
             self.files[self.in_use].sync_data()?;
             let next = 1 - self.in_use;
             self.files[next].set_len(0)?;
@@ -174,7 +173,7 @@ impl HistoryFile {
         self.written.is_some() && !is_same()
     }
 
-    /// Whether a file was deleted: nobody would find what is written to it.
+    /// Whether a file was deleted, in which case anything written to it is lost.
     fn is_removed(&self) -> bool {
         self.files.iter().any(|file| file.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
     }
@@ -201,7 +200,7 @@ fn second_path(path: &Path) -> PathBuf {
     second.into()
 }
 
-/// Opens a file of this user, or creates it.
+/// Opens a file that belongs to this user, or creates it.
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);

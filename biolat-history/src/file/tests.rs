@@ -64,7 +64,7 @@ impl Daemon {
     }
 }
 
-/// Without workloads, which the gap does not have.
+/// Clears size bands and workloads, which the gap does not have.
 fn devices(mut sums: Sums) -> Sums {
     sums.values_mut().for_each(|sum| sum.parts.clear());
     sums
@@ -112,7 +112,7 @@ fn same_counters_leave_no_gap() {
     let [first, _] = three_hours(&mut daemon, &mut host);
     let before = daemon.periods();
     drop(daemon);
-    // Between two daemons.
+    // I/O between the two daemons.
     host.wait(30.0).io("sda", "read", 1000, 0.5).io("sdb", "write", 1, 0.001);
     *host.snapshot.lost.get_mut("clock").unwrap() += 5;
     let mut daemon = restarted(&path, &host);
@@ -139,7 +139,7 @@ fn same_counters_leave_no_gap() {
     }
 }
 
-/// The counters start over: nobody knows what was lost in between.
+/// The counters start over, so it is unknown what was lost in between.
 #[test]
 fn other_counters_leave_a_gap() {
     for (boot, uptime) in [("boot", 40.0), ("another", 20.0)] {
@@ -212,7 +212,7 @@ fn reads_a_torn_file_up_to_the_damage() {
             assert_eq!((daemon.periods().len(), is_whole), (count - 20 + ends + 1, Some(true)));
         }
     }
-    // In the part that was written in one go, with nothing in the other file.
+    // Torn within the complete store at the start, with nothing in the other file.
     for length in [0, 7, 23, 24, 30, 100] {
         fs::write(&written, &whole[..length]).unwrap();
         fs::write(&other_path, "").unwrap();
@@ -282,7 +282,7 @@ fn leaves_foreign_and_locked_files_alone() {
     assert!(lock(&path).unwrap().0);
 }
 
-/// A file of another version is started over.
+/// A file with another format version is started over.
 #[test]
 fn starts_over_with_an_unknown_format() {
     let (_folder, path) = folder();
@@ -347,7 +347,7 @@ fn drops_unused_names_from_the_file() {
     }
 }
 
-/// The device has I/O before the restart, but in no interval that is still kept.
+/// The device had I/O before the restart, but not in any interval that is still kept.
 #[test]
 fn counts_a_long_idle_device_once() {
     let (_folder, path) = folder();
@@ -378,7 +378,7 @@ fn counts_a_long_idle_device_once() {
     }
 }
 
-/// The counters of devices that were not shown are unknown.
+/// The counters of devices outside the previous selection are unknown.
 #[test]
 fn another_device_selection_is_another_origin() {
     let (_folder, path) = folder();
@@ -404,7 +404,7 @@ fn another_device_selection_is_another_origin() {
     assert_eq!(last.began.duration_since(had.ended).unwrap(), Duration::from_secs(60));
 }
 
-/// Files were copied over each other, or one is unreadable: the newest intact one is read and the other one written next.
+/// Files were copied over each other, or one is unreadable: the newest intact one is read, and the other one is written next.
 #[test]
 fn reads_the_newest_intact_file() {
     let (_folder, path) = folder();

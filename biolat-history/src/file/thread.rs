@@ -1,5 +1,5 @@
-//! The thread that opens, reads and writes the files. A drive that hangs delays nothing else, and the thread shares no file
-//! descriptors with the rest of the daemon: if it is killed while the drive hangs, the next daemon can still start.
+//! The thread that opens, reads and writes the files. A hung drive delays nothing else, and the thread shares no file descriptors
+//! with the rest of the daemon: if the daemon is killed while the drive hangs, the next daemon can still start.
 
 use std::{
     path::PathBuf,
@@ -22,10 +22,10 @@ use tokio::time::sleep;
 use super::{Found, HistoryFile, Origin};
 use crate::SharedHistory;
 
-/// Time until the next attempt after an error, and the longest wait between two attempts to lock the files.
+/// Time until the next attempt after an error, and the longest wait between attempts to lock the files.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Wait after the first attempt to lock them: a daemon that is about to exit may still have them.
+/// Wait after the first attempt to lock the files: a daemon that is about to exit may still hold the locks.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// After this long without an answer from the drive, a warning is logged.
@@ -35,7 +35,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(30);
 pub struct FileWriter {
     path: PathBuf,
     started: Instant,
-    /// Whether the drive has answered, or its silence was logged.
+    /// Whether the drive has answered, or its silence has been logged.
     is_answered: Arc<AtomicBool>,
     recorded: SyncSender<()>,
     ended: Receiver<()>,
@@ -86,7 +86,7 @@ impl FileWriter {
         Ok(Self { path, started: Instant::now(), is_answered, recorded, ended })
     }
 
-    /// Announces a new interval. If the thread is still writing, it writes both next time.
+    /// Announces a new interval. If the thread is still writing, its next write includes the interval.
     pub fn recorded(&self) {
         let _ = self.recorded.try_send(());
         if self.started.elapsed() > MAX_SILENCE && !self.is_answered.swap(true, Relaxed) {

@@ -7,7 +7,7 @@ use super::{
     store,
 };
 
-/// An hour of I/O with a collection every 5 s; the clock is set by this many seconds halfway through.
+/// An hour of I/O with a collection every 5 s; the clock is shifted by this many seconds halfway through.
 fn set_by(seconds: f64) {
     let (mut host, mut store) = (TestHost::new(&["sda"]), store());
     let first = host.wait(5.0).collect(&mut store);
@@ -26,7 +26,7 @@ fn set_by(seconds: f64) {
     let began = periods.iter().map(|period| period.began).min().unwrap();
     let ended = periods.iter().map(|period| period.ended).max().unwrap();
     assert_eq!(store.range(), Some([began, ended]));
-    // Labels are right for their time: no interval spans the jump.
+    // Every interval has the right time: none spans the jump.
     let busy: Vec<_> = periods.iter().filter(|period| !period.devices.is_empty()).collect();
     let rates: Vec<_> = busy
         .iter()
@@ -99,7 +99,7 @@ fn a_suspension_is_one_long_interval() {
     assert_eq!((long[0].began, long[0].ended), (clock(300.0), clock(300.0 + 8.0 * 3600.0)));
     let sums = sums(store.select(at(0.0), at(4e9)).into_periods(None));
     assert_eq!(sums.into_values().next().unwrap().bytes / 4096, 60 + 1000 + 2000);
-    // It is selected by any time that it covers, and its I/O is not divided.
+    // The long interval is selected by any time that it covers, and its I/O is not divided.
     let lengths = |from: f64, to: f64| -> Vec<_> {
         let periods = store.select(clock(from), clock(to)).into_periods(None);
         periods.map(|period| period.length.as_secs()).collect()

@@ -33,7 +33,7 @@ fn cost(has_breakdown: bool) {
     let (mut random, mut store) = (SmallRng::seed_from_u64(19), store_of(16 << 20));
     let ops = reads_and_writes(5.0, &mut random);
     let mut took = Vec::new();
-    // Until minutes are made, then ten minutes more.
+    // Until intervals become minutes, then ten minutes more, then ten that are measured.
     for number in 0..1440 + 120 + 120 {
         host.wait(5.0);
         ops.iter().for_each(|op| op.pass(&mut host, &mut random));

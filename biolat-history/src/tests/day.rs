@@ -20,7 +20,7 @@ use crate::Store;
 struct Day {
     host: TestHost,
     random: SmallRng,
-    /// Snapshots at some times, in seconds after midnight.
+    /// Selected snapshots, by seconds after midnight.
     ends: BTreeMap<u64, Arc<Snapshot>>,
 }
 
@@ -68,7 +68,8 @@ impl Day {
         }
     }
 
-    /// Runs for whole hours. More than two hours before the end, a collection per minute is enough: those become minutes anyway.
+    /// Runs for whole hours. More than two hours before the end, one collection per minute is enough, because intervals become
+    /// minutes anyway.
     fn whole(&mut self, stores: &mut [&mut Store], hours: u64) {
         self.run(stores, (hours - 2) * 3600, 60);
         self.run(stores, hours * 3600 - 600, 10);

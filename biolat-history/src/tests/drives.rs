@@ -65,7 +65,7 @@ impl Shape {
     }
 }
 
-/// Share of each workload, and of each band of sizes.
+/// Share of each workload, and of each size band.
 const WORKLOADS: [(&str, f64); 3] =
     [("/", 0.15), ("/system.slice/backup.service", 0.05), ("/system.slice/postgresql.service", 0.8)];
 const SIZES: [(usize, f64); 3] = [(0, 0.2), (1, 0.75), (2, 0.05)];
@@ -78,7 +78,7 @@ struct IntervalIo {
     usages: Vec<WorkloadUsage>,
 }
 
-/// Various intervals of an op.
+/// Intervals of an op to pick from at random.
 pub(super) struct OpIntervals {
     op: &'static str,
     intervals: Vec<IntervalIo>,
@@ -209,7 +209,7 @@ fn sizes(device: &Histogram, random: &mut SmallRng) -> SizesView {
     let parts = divided(device, SIZES.map(|(_, share)| share), random);
     let mut requests = [0; CELLS];
     let bands = SIZES.iter().zip(&parts).map(|(&(band, _), part)| {
-        // A tenth is one size smaller than the largest of the band.
+        // A tenth of the I/Os are one size below the band's largest.
         let largest = cells_of_band(band).end - 1;
         (requests[largest - 1], requests[largest]) = (part.count() / 10, part.count() - part.count() / 10);
         BandView { size: BAND_NAMES[band].into(), device: coarse(part) }

@@ -51,7 +51,7 @@ impl TestHost {
         self.set_clock(seconds)
     }
 
-    /// Sets the wall clock by this many seconds.
+    /// Shifts the wall clock by this many seconds.
     pub(crate) fn set_clock(&mut self, by: f64) -> &mut Self {
         let by_duration = Duration::from_secs_f64(by.abs());
         let taken = self.snapshot.taken;
@@ -167,7 +167,7 @@ pub(crate) struct Sum {
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
     pub(crate) histograms: [Histogram; PHASES],
-    /// By band of sizes, and by cgroup.
+    /// By size band, and by cgroup.
     pub(crate) parts: BTreeMap<String, Part>,
 }
 

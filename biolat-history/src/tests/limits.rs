@@ -56,7 +56,7 @@ fn drops_detail_first_and_the_oldest_last() {
     let (_, kept) = of(all - all / 50);
     assert_eq!((kept.all, kept.ten_seconds), (clock(0.0), clock(3600.0)));
     assert!(kept.collections > clock(3.0 * 3600.0 - 600.0), "{kept:?}");
-    // Then those become minutes, while the last collections are kept as they are.
+    // Then the 10 s intervals become minutes, while the latest collections are kept as they are.
     let (store, kept) = of(all / 2);
     assert_eq!(kept.all, clock(0.0));
     assert!(kept.ten_seconds > clock(3600.0) && kept.collections >= clock(3.0 * 3600.0 - 20.0), "{kept:?}");

@@ -28,7 +28,7 @@ pub struct ApiSlowLog {
     /// Time of the collection.
     #[serde(with = "unix_time")]
     pub taken: SystemTime,
-    /// Time when the probe was attached. I/Os are numbered from 1 since then.
+    /// Time when the probe was attached. I/Os are numbered from 1 from then on.
     #[serde(with = "unix_time")]
     pub started: SystemTime,
     /// Time between collections.

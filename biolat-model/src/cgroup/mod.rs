@@ -23,7 +23,7 @@ pub struct Identity {
     /// The innermost systemd unit, as systemd spells it. Can be a container's own scope, or a unit inside the container.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub unit: String,
-    /// UID of a Kubernetes pod as its API spells it: with dashes, except for a static pod. The id of a Podman pod.
+    /// UID of a Kubernetes pod as its API spells it (with dashes, except for a static pod), or the id of a Podman pod.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod_uid: String,
     /// QoS class of a Kubernetes pod: `guaranteed`, `burstable` or `besteffort`.
@@ -95,7 +95,7 @@ impl Identity {
         path::locate(path).identity
     }
 
-    /// Adds the names of pod, namespace and container if they are known.
+    /// Adds the names of the pod, namespace and container if they are known.
     #[must_use]
     pub fn with_names(mut self, names: &PodNames) -> Self {
         if let Some((pod, container)) = names.container(&self.container_id) {

@@ -10,12 +10,12 @@ pub(super) struct Location {
     /// Whether the unit runs inside the pod, container or machine, as opposed to being its own scope or slice, or an enclosing
     /// one.
     pub(super) is_unit_inside: bool,
-    /// The unit whose cgroup contains the container (Podman's `--cgroups=split`, which Quadlet uses). It is the only name of such
-    /// a container in the path.
+    /// The unit whose cgroup contains the container (Podman's `--cgroups=split`, which Quadlet uses). The path contains no other
+    /// name for such a container.
     pub(super) split_unit: String,
 }
 
-/// QoS classes: the directory of their pods with the cgroupfs driver, their part of the slice name with the systemd driver, their
+/// QoS classes: the pods' directory with the cgroupfs driver, the part of the slice name with the systemd driver, and the class
 /// name.
 const CLASSES: [(&str, &str, &str); 3] = [
     ("kubepods", "", "guaranteed"),
@@ -89,7 +89,7 @@ impl Location {
     }
 }
 
-/// Returns UID and QoS class if this is a pod's own cgroup. Podman's pods have no class.
+/// Returns the UID and QoS class if this is a pod's own cgroup. Podman's pods have no class.
 fn pod(parent: &str, component: &str) -> Option<(String, &'static str)> {
     // If the kubelet uses systemd but containerd uses cgroupfs, containers are in directories named `<slice>:<prefix>:<id>`.
     let name = component.split(':').next()?;
@@ -135,7 +135,7 @@ fn container_id<'a>(parent: &str, component: &'a str) -> Option<&'a str> {
     (is_runtime_id(id) && !is_monitor && !is_pod || is_build).then_some(id)
 }
 
-/// Returns the name of a container of LXC or Incus. Before LXC 4.0 it was a directory below `lxc`, and in Proxmox VE it still is.
+/// Returns the name of an LXC or Incus container. Before LXC 4.0, and still in Proxmox VE, its cgroup is a directory below `lxc`.
 fn lxc_name<'a>(parent: &str, component: &'a str) -> Option<&'a str> {
     let below = matches!(parent, "lxc" | "lxc.payload").then_some(component);
     component.strip_prefix("lxc.payload.").or(below).filter(|name| is_printable(name))

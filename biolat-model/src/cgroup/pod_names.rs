@@ -33,7 +33,7 @@ impl PodNames {
         Ok(names)
     }
 
-    /// Takes the names of links. These do not contain the pods' UIDs.
+    /// Builds the names from link names alone, which do not contain the pods' UIDs.
     pub fn from_file_names(names: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut all = Self::default();
         for name in names {
@@ -50,8 +50,8 @@ impl PodNames {
         self.pods.get(uid)
     }
 
-    /// Adds a link named `<pod>_<namespace>_<container>-<id>.log`. If the name is too long for a file, the kubelet truncates it,
-    /// and with it the id:
+    /// Adds a link named `<pod>_<namespace>_<container>-<id>.log`. If that is too long for a file name, the kubelet truncates it,
+    /// including the id:
     /// <https://github.com/kubernetes/kubernetes/blob/16913111deb1a4c4ff76f4ba7ffd9ebef397a303/pkg/kubelet/kuberuntime/legacy.go>
     fn add_link(&mut self, name: &str) {
         let Some((names, id)) = name.strip_suffix(".log").and_then(|name| name.rsplit_once('-')) else {
@@ -73,7 +73,7 @@ impl PodNames {
     }
 }
 
-/// Splits three names at underscores. No name in Kubernetes contains one.
+/// Splits the text into three names at underscores. No name in Kubernetes contains one.
 fn three(names: &str) -> Option<[&str; 3]> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let is_valid = |name: &&str| !name.is_empty() && name.bytes().all(is_allowed);

@@ -92,7 +92,7 @@ fn ignores_links_without_container() {
     }
 }
 
-/// A directory as on a node: <https://github.com/vectordotdev/vector/issues/6001>.
+/// A directory as found on a node: <https://github.com/vectordotdev/vector/issues/6001>.
 #[test]
 fn reads_names_from_targets() {
     let directory = std::env::temp_dir().join(format!("biolat-pod-names-{}", std::process::id()));

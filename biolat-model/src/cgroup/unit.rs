@@ -15,8 +15,8 @@ const TYPES: [(&str, Kind); 6] = [
 /// Maximum length of a valid unit name: systemd.unit(5).
 const MAX_LENGTH: usize = 255;
 
-/// Returns the unit whose cgroup has this name. If the kernel could use that name for a file, systemd prefixes it with an
-/// underscore.
+/// Returns the unit whose cgroup has this name. systemd adds a leading underscore if the name could clash with one of the
+/// kernel's files.
 pub(super) fn parse(component: &str) -> Option<(&str, Kind)> {
     let name = component.strip_prefix('_').unwrap_or(component);
     let (prefix, suffix) = name.rsplit_once('.')?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
-    /// Reads, and every other op with an even number.
+    /// Reads, and all other ops with an even number.
     Read,
     /// All kinds of writes: write, write_zeroes, zone ops.
     Write,
@@ -29,7 +29,7 @@ impl Group {
         }
     }
 
-    /// Returns the group in which the kernel accounts an op, by its number and name, or `None` if it does not account it.
+    /// Returns the group under which the kernel accounts the op with this number and name, or `None` if it does not account it.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
     pub fn of(op: u32, name: &str, accounts_passthrough: bool) -> Option<Self> {

@@ -1,11 +1,11 @@
-//! Latencies that the kernel does not record for a device, why, and how to enable them.
+//! Latencies that the kernel does not record for a device: why not, and how to enable them.
 
 use std::path::Path;
 
 use super::{Device, Throttling};
 use crate::shell::quoted;
 
-/// Latencies that are missing for a device, as far as sysfs shows.
+/// Latencies missing for a device, according to sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingLatency {
     /// I/O statistics are disabled, so the kernel takes no timestamps.
@@ -14,12 +14,12 @@ pub enum MissingLatency {
     QueueAndDevice,
 }
 
-/// Default latencies of writeback throttling in microseconds: for rotational devices, and for others.
+/// Default latency targets of writeback throttling in microseconds, for rotational and non-rotational devices.
 ///
 /// `wbt_default_latency_nsec()`: <https://github.com/torvalds/linux/blob/v6.12/block/blk-wbt.c>
 const THROTTLING_DEFAULTS: (u32, u32) = (75_000, 2_000);
 
-/// Why no command makes the kernel record when requests are dispatched, and what else would.
+/// Why no command makes the kernel record when requests are dispatched, and the alternatives.
 pub const WITHOUT_THROTTLING: &str = "this kernel is built without CONFIG_BLK_WBT; \
      io.cost of a cgroup, or the scheduler bfq or kyber, has the same effect";
 

@@ -1,4 +1,4 @@
-//! Block devices as plain data: names, identity and what is stacked on them.
+//! Block devices as plain data: names, identity, and everything stacked on them.
 
 mod group;
 mod missing_latency;
@@ -28,7 +28,7 @@ pub struct Device {
     pub number: String,
     /// `diskseq`: changes whenever a disk appears or its medium changes.
     pub sequence: Option<u64>,
-    /// Inode of its directory in sysfs. Another disk with the same name has another inode.
+    /// Inode of its directory in sysfs. A different disk with the same name has a different inode.
     pub inode: u64,
     /// Model as reported by the drive, trimmed; empty if it reports none.
     #[serde(deserialize_with = "sanitize::deserialize")]
@@ -51,7 +51,7 @@ pub struct Device {
     pub rotational: bool,
     /// NUMA node that it is attached to, if any.
     pub numa_node: Option<u32>,
-    /// Multipath device of a hidden path.
+    /// For a hidden path, the multipath device that it belongs to.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub path_of: Option<String>,
     /// Details if it is a path of an NVMe or dm multipath device.
@@ -96,8 +96,8 @@ pub struct MultipathPath {
     /// Transport, as in [`Device::transport`].
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
-    /// Address in the format of the transport: a PCI address, `traddr=…,trsvcid=…`, or host, channel, target and LUN of a SCSI
-    /// device.
+    /// Address in the format of the transport: a PCI address, `traddr=…,trsvcid=…`, or the host, channel, target and LUN of a
+    /// SCSI device.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub address: String,
     /// `live` if this path can carry I/O; otherwise the kernel's name for its state, or `unknown`.

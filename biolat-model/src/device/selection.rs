@@ -74,8 +74,8 @@ fn driver(name: &str) -> Option<&str> {
     (driver.len() < name.len()).then_some(driver)
 }
 
-/// Builds an expression that matches whole names against any expression of a list. Each one is first compiled alone, for an error
-/// message about the user's own text.
+/// Builds an expression that matches a whole name if any expression in the list does. Compiles each one on its own first, so that
+/// error messages quote the user's text.
 fn whole(list: &str) -> Result<Regex, String> {
     let text = |error: regex_lite::Error| error.to_string();
     let mut each = Vec::new();
@@ -91,7 +91,8 @@ fn whole(list: &str) -> Result<Regex, String> {
     Regex::new(&format!("^(?:{})$", each.join("|"))).map_err(text)
 }
 
-/// Splits a comma-separated list into expressions, without `/dev/`. A comma within brackets belongs to the expression.
+/// Splits a comma-separated list into expressions, and strips `/dev/` from each. A comma within brackets belongs to the
+/// expression.
 fn split(list: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut in_class, mut is_escaped) = (0, false, false);
     let separates = move |c: char| {

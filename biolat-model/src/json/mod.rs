@@ -1,4 +1,4 @@
-//! JSON representations of values that do not follow from their types.
+//! Custom JSON representations of values.
 
 pub(crate) mod per_phase;
 pub(crate) mod phase_names;

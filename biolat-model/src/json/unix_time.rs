@@ -10,7 +10,7 @@ pub(crate) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     serializer.serialize_f64(unix_seconds(*time))
 }
 
-/// Rounds to microseconds, the precision that was written, because a double cannot represent the time exactly.
+/// Rounds to microseconds, the precision of the written value, because a double cannot represent the time exactly.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let since_epoch =
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)?;

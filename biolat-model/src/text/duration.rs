@@ -1,8 +1,8 @@
-//! Parses durations as people write them: `500ms`, `5s`, `1.5m`, `2h`, `1d`.
+//! Parses human-readable durations: `500ms`, `5s`, `1.5m`, `2h`, `1d`.
 
 use std::time::Duration;
 
-/// Longer than any history, and than the time since the epoch.
+/// Longer than any history, and longer than the time since the epoch.
 const LONGEST: f64 = 1000.0 * 366.0 * 86_400.0;
 
 /// Parses a number with a unit; the default is seconds.

@@ -1,4 +1,4 @@
-//! Formats numbers for people: in full, or short enough for a table cell.
+//! Formats numbers for display: in full, or short enough for a table cell.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub fn duration(seconds: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// A host's name, which can be unknown.
+/// Returns a host's name, or a placeholder if it is unknown.
 pub fn host(name: &str) -> &str {
     if name.is_empty() { "an unnamed host" } else { name }
 }
@@ -167,7 +167,7 @@ pub fn short_share(share: Option<f64>) -> String {
     }
 }
 
-/// Formats a duration to a tenth of a second, so it does not flicker when it is redrawn.
+/// Formats a duration to the nearest tenth of a second, so it does not flicker when it is redrawn.
 pub fn rounded_duration(time: Duration) -> String {
     let tenths = (time.as_secs_f64() * 10.0).round() / 10.0;
     if tenths == 0.0 { "0 s".to_owned() } else { duration(tenths) }

@@ -1,4 +1,4 @@
-//! Numbers and durations as text and back, and sanitized foreign text.
+//! Converts numbers and durations to and from text, and sanitizes foreign text.
 
 pub mod duration;
 pub mod format;

@@ -63,7 +63,7 @@ fn rejects_garbage() {
 #[test]
 fn search_of_recursive_struct_terminates() {
     let mut writer = Writer::new();
-    // It contains itself twice: a search limited only in depth would take exponential time.
+    // It contains itself twice: a search limited only by depth would take exponential time.
     writer.structure(4, "loop", &[("", 1, 8), ("", 1, 16)]);
     let bytes = writer.finish();
     assert_eq!(Btf::parse(&bytes).unwrap().member_offset("loop", "x"), None);

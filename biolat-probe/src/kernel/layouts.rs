@@ -3,7 +3,7 @@
 //!
 //! To add a kernel, run `layouts/distill FILE > layouts/VERSION.btf.txt`. FILE is `/sys/kernel/btf/vmlinux` on a machine that
 //! runs the kernel, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Fill in the kernel's column
-//! below with a reader of FILE other than the resolver: pahole, or a compiler's `offsetof` on the header printed by `bpftool btf
+//! below with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the header printed by `bpftool btf
 //! dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`, as four-byte ones; these
 //! need `__attribute__((packed))`.
 
@@ -33,14 +33,14 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("bio",                 [   56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56]),
     ("start_time_ns",       [  184,   184,   176,   112,   104,   104,   104,   104,   104,   104,   104,   104,   104]),
     ("io_start_time_ns",    [  192,   192,   184,   120,   112,   112,   112,   112,   112,   112,   112,   112,   112]),
-    // 5.16 has both request_queue.disk (at 120) and request.rq_disk, which takes one read fewer.
+    // 5.16 has both request_queue.disk (at 120) and request.rq_disk; the latter takes one fewer read.
     ("queue_or_disk",       [  160,   160,   160,    88,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("queue_disk",          [    0,     0,     0,     0,   128,   160,   160,   104,   104,   104,   104,    96,    96]),
     ("disk_on_queue",       [    0,     0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("disk_id",             [  104,   104,   104,   296,   296,   656,   528,   528,   528,   752,   520,   512,   656]),
     ("disk_directory",      [  152,   144,   144,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("id_is_sequence",      [    0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
-    // Before 6.11 these two are not in BTF, but macros in the kernel's headers.
+    // Before 6.11 these two are macros in the kernel's headers, and not in BTF.
     ("flush_sequence",      [ 1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<1,  1<<1,  1<<1,  1<<1,  1<<1]),
     ("io_stat",             [1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13,  1<<8,  1<<8,  1<<8,  1<<8,  1<<8]),
     ("op_flush",            [    2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
@@ -85,7 +85,7 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("has_workloads",       [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1,     1]),
-    // Renumbered twice, also in stable kernels: this 6.1 has the numbers of 6.18.
+    // Renumbered twice, with backports to stable kernels: this 6.1 has the numbers of 6.18.
     ("zone_append",         [   21,    13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7,     7]),
     ("zone_reset",          [   17,    15,    15,    15,    15,    17,    15,    13,    13,    17,    17,    17,    17]),
 ];
@@ -113,7 +113,7 @@ fn every_excerpt_has_a_column() {
     assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
 }
 
-/// Lists a kernel in the order of the table. A new field of `KernelLayout` does not compile until it is added here.
+/// Lists a kernel's values in the order of the table. Adding a field to `KernelLayout` does not compile until it is added here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{

@@ -110,7 +110,8 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TCSETSF2,
 ];
 
-/// Reading and creating maps, and running or attaching a program that is already open. No command loads or looks up anything.
+/// Reading, changing and creating maps, and running or attaching a program that is already open. Excludes loading programs and
+/// opening objects by id or path.
 const BPF_COMMANDS: [bpf_cmd; 9] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,

@@ -1,4 +1,4 @@
-//! Capabilities, which belong to threads. A new thread inherits those of the thread that starts it.
+//! Capabilities, which belong to threads. A new thread inherits them from the thread that starts it.
 
 use caps::{
     CapSet::{Bounding, Effective, Inheritable, Permitted},
@@ -9,8 +9,8 @@ use caps::{
 
 use super::Role;
 
-/// Makes all permitted capabilities effective. This allows leaving the effective bit of a file capability off, so the program
-/// also starts if a capability cannot be granted, and reports the missing one.
+/// Makes all permitted capabilities effective. This way the effective bit of the file capabilities can stay off, so the program
+/// starts even if a capability cannot be granted, and reports the missing one.
 pub fn raise() -> Result<(), CapsError> {
     caps::set(None, Effective, &caps::read(None, Permitted)?)
 }

@@ -1,6 +1,6 @@
 //! Separate file descriptor tables for threads that a hung drive can block. If the process is killed while such a thread waits in
-//! the kernel, it remains until the thread returns, and so do the descriptors in the thread's table: listening sockets, the lock
-//! on the pin directory, the probe's links. The next daemon needs these.
+//! the kernel, the process remains until the thread returns, and all descriptors in the thread's table stay open: listening
+//! sockets, the lock on the pin directory, the probe's links. The next daemon needs these.
 
 use std::{fs, io, os::fd::RawFd, path::Path};
 
@@ -13,7 +13,7 @@ const STANDARD_ERROR: RawFd = 2;
 /// that wakes the serving thread. Has to be called before the thread opens anything, and before anything that contains a
 /// descriptor is moved to the thread.
 pub fn isolate_thread() {
-    // Signal handlers write to a socket.
+    // Signal handlers write to a socket, which is closed in this thread.
     if let Err(error) = block_signals().and_then(|()| unshare()).and_then(|()| close_others()) {
         log::warn!(
             "cannot give a thread its own file descriptor table: {error}: if biolat is killed while a drive hangs, the next \
@@ -39,7 +39,8 @@ fn unshare_before_5_9() -> io::Result<()> {
 
 fn close_others() -> io::Result<()> {
     let own = Path::new("/proc/thread-self/fd");
-    // List everything before closing anything. The list contains its own descriptor, which is closed at the end of the statement.
+    // List everything before closing anything. The list includes the descriptor of the directory itself, which is closed at the
+    // end of the statement.
     let numbers: Vec<RawFd> =
         fs::read_dir(own)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in numbers {

@@ -1,4 +1,4 @@
-//! Privileges of the process. [`raise`] makes the permitted capabilities effective at the start. Once the probe is attached, each
+//! Privileges of the process. [`raise`] makes the permitted capabilities effective at startup. Once the probe is attached, each
 //! thread calls [`drop_privileges`], which leaves it only what its [`Role`] needs.
 
 #![allow(unsafe_code, reason = "signal masks and no_new_privs have no safe wrapper")]

@@ -1,4 +1,4 @@
-//! Checks the arm64 artifacts: the daemon starts under user-mode emulation, where its probe cannot be loaded.
+//! Checks the arm64 artifacts. The daemon starts under user-mode emulation, but cannot load its probe there.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ pub(super) fn check() -> Result<()> {
         bail!("biolat-daemon --version prints {there:?} on arm64, {here:?} on this machine");
     }
     output(Command::new(EMULATOR).arg(&arm64.binaries[0]).arg("--help"))?;
-    // It fails because of missing privileges, or when it loads the probe: the emulator has no bpf(2).
+    // The daemon fails, either for lack of privileges or because it cannot load the probe: the emulator has no bpf(2).
     let ended = Command::new(EMULATOR).arg(&arm64.binaries[0]).args(["--listen", "127.0.0.1:0"]).output()?;
     let printed = String::from_utf8_lossy(&ended.stderr);
     if ended.status.code() != Some(1)

@@ -1,5 +1,5 @@
-//! Checks the dashboards: they match their source, and each query returns the expected result for synthetic drives, and data from
-//! a real Prometheus that scrapes a daemon.
+//! Checks the dashboards: that they match their source, and that each query returns the expected result for synthetic drives and
+//! some data from a real Prometheus that scrapes a daemon.
 
 use anyhow::Result;
 

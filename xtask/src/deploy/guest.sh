@@ -22,7 +22,7 @@ scrape() { curl --silent --fail --max-time 5 $metrics; }
 count() { scrape | sed -n "s/^biolat_total_latency_seconds_count{device=\"vda\",op=\"$1\"} //p" | cut -d. -f1; }
 accounted_writes() { set -- $(cat /sys/block/vda/stat); echo "$5"; }
 writes_match_diskstats() {
-    # Read the disk statistics first and last, so that their interval contains the counted one.
+    # Read the disk statistics first and last, so that they cover at least the counted interval.
     local accounted=$(accounted_writes)
     sleep 2
     local counted=$(count write)
@@ -69,7 +69,7 @@ history_continues() { # expected begin
     [ -n "$began" ] && [ "$began" = "$1" ]
 }
 
-# Keep the history off the drive that is counted, which otherwise would never be quiet.
+# Keep the history off the measured drive, which would otherwise never be idle.
 mkdir -p -m 700 /var/lib/private
 mount -t tmpfs -o mode=700 tmpfs /var/lib/private
 
@@ -120,7 +120,7 @@ systemctl stop biolat.service
 expect "it stops without an error" is "$(unit_property Result) $(unit_property ExecMainStatus)" "success 0"
 expect "nothing is kept after it was stopped" is "$(unit_property NFileDescriptorStore)" 0
 
-# Socket activation, without access to the network.
+# Test socket activation without network access.
 printf '[Service]\nPrivateNetwork=yes\n' >>/run/systemd/system/biolat.service.d/check.conf
 systemctl daemon-reload
 systemctl start biolat.socket

@@ -1,5 +1,5 @@
 //! Checks the container image: runs it in podman as a user would, and in runc with the privileges that Kubernetes grants. For the
-//! other architecture, checks only its content.
+//! other architecture, checks only the image's content.
 
 mod bpf_folder;
 mod drive;
@@ -84,7 +84,7 @@ pub(super) fn check() -> Result<()> {
     Ok(fs::remove_dir_all(&folder)?)
 }
 
-/// Checks that I/O that completes between one container being killed and the next one starting is counted.
+/// Checks that I/O is counted if it completes between the kill of one container and the start of the next.
 fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     let bpf = BpfFolder::mount(folder)?;
     let start = || RuncContainer::start(folder, system, &KEEPING, Some(bpf.path()));
@@ -144,7 +144,7 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
     }
 }
 
-/// Checks the daemon's resident memory after startup. The bound is for a machine with few CPUs and devices.
+/// Checks the daemon's resident memory after startup. The limit assumes a machine with few CPUs and devices.
 fn check_memory(metrics: &str) -> Result<()> {
     const MAX: f64 = 7.5 * 1024.0 * 1024.0;
     let resident = metrics.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
@@ -174,7 +174,7 @@ fn check_refusal(ended: &std::process::Output, expected: &str) -> Result<()> {
 fn unpack(image: &Path, artifacts: &Artifacts, folder: &Path) -> Result<()> {
     let (name, system) = (artifacts.architecture.name, system(folder, artifacts.architecture));
     let layout = folder.join(format!("layout-{name}"));
-    // skopeo finds it in the index by its platform, and verifies every digest.
+    // skopeo selects the image from the index by platform, and verifies every digest.
     let (from, to) = (format!("oci-archive:{}", image.display()), format!("dir:{}", layout.display()));
     run(Command::new("skopeo").args(["--override-arch", name, "copy", "--quiet", &from, &to]))?;
     let json = |file: &Path| Ok::<Value, anyhow::Error>(serde_json::from_slice(&fs::read(file)?)?);

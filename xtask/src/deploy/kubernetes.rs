@@ -39,7 +39,7 @@ const MANIFEST: &str = "deploy/kubernetes/biolat.yaml";
 /// Labels that only manifests installed by Helm have. Lines with them are excluded from the plain manifest.
 const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
 
-/// Kinds of objects that the plain manifest creates. The chart's defaults grant no rights in the cluster.
+/// Kinds of objects that the plain manifest creates. The chart's defaults grant no cluster permissions.
 const KINDS: [&str; 4] = ["Namespace", "NetworkPolicy", "ServiceAccount", "DaemonSet"];
 
 /// Checks the chart, the rendered manifests, the plain manifest, the scrape configs and the documented joins.
@@ -94,7 +94,7 @@ fn template(arguments: &[&str]) -> Result<String> {
     output(&mut command(tool("bin/helm"), &[&template, arguments].concat()))
 }
 
-/// Checks that the host directory that contains the pods' names is mounted only where they are needed.
+/// Checks that the host directory with the pod names is mounted only where the names are needed.
 fn check_pod_names(rendered: &BTreeMap<String, String>) -> Result<()> {
     for (name, needed) in [("default", true), ("tls", true), ("root", false), ("password", false)] {
         let text = rendered.get(name).with_context(|| format!("no {name}-values.yaml in {CHART}/ci"))?;
@@ -113,7 +113,7 @@ fn plain() -> Result<String> {
     Ok(lines.fold(head + &namespace, |text, line| text + line + "\n"))
 }
 
-/// Checks that the Job that removes a kept probe may only write to the probe's directory.
+/// Checks that the Job that removes a kept probe may write only to the probe's directory.
 fn check_unpin() -> Result<()> {
     let job = fs::read_to_string(root().join(UNPIN))?
         .replace("generateName: biolat-unpin-", "name: biolat-unpin-1");

@@ -25,7 +25,7 @@ const FILES: &str = "deploy/mixin/files.jsonnet";
 /// The mixin with a custom `_config`, and promtool's tests for it.
 const OTHER: &str = "deploy/mixin/tests/other.jsonnet";
 const OTHER_TESTS: &str = "deploy/mixin/tests/other.yml";
-/// The mixin with an SLO's latency target between two classic buckets.
+/// The mixin with an SLO's latency target between two classic bucket bounds.
 const BETWEEN_BUCKETS: &str = "deploy/mixin/tests/between_buckets.jsonnet";
 /// The dashboards with the default `_config`.
 const DEFAULT: &str = "deploy/mixin/tests/default.jsonnet";
@@ -145,7 +145,7 @@ fn check_other_config() -> Result<()> {
     check_values(&read(&folder.join("alerts.json"))?, &read(&folder.join("dashboards.json"))?)
 }
 
-/// Checks that a latency target that is not a classic bucket's bound is an error.
+/// Checks that a latency target that is not a classic bucket bound is rejected.
 fn check_between_buckets() -> Result<()> {
     let output = command("jsonnet", &[BETWEEN_BUCKETS]).output()?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -179,7 +179,7 @@ fn expressions(file: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Collects the strings in all fields of this name.
+/// Collects the strings in all fields named `field`.
 fn collect(field: &str, tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Object(fields) => {
@@ -195,7 +195,8 @@ fn collect(field: &str, tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns a remnant of the default `_config` in an expression, if there is one. `$cluster` is the dashboard's variable.
+/// Returns a remnant of the default `_config` in an expression, if there is one. `$cluster` is allowed, because it is a dashboard
+/// variable.
 fn leftover_default(expression: &str) -> Option<&'static str> {
     let is_of_name =
         |character: char| character.is_ascii_alphanumeric() || character == '_' || character == ':';

@@ -25,12 +25,12 @@ struct Component {
     write: Option<fn() -> Result<()>>,
 }
 
-/// Kind of a check, by what it runs.
+/// Kind of check, by what it runs.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// Static checks of files, which measure nothing and can run while the machine is busy
     Files,
-    /// Checks that run programs: the daemon on the kernel, Prometheus, a container
+    /// Checks that run programs: the daemon on this machine's kernel, Prometheus, a container
     Programs,
     /// Checks that boot a system in an emulated machine, and mostly wait
     Machines,
@@ -60,7 +60,7 @@ const COMPONENTS: &[Component] = &[
         check: prometheus::check,
         write: None,
     },
-    // After the components whose files the chart links to.
+    // Must come after the components whose files the chart links to.
     Component {
         name: "kubernetes",
         kind: Kind::Files,
@@ -143,7 +143,7 @@ pub(crate) fn write(name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the component of this name, or all.
+/// Returns the named component, or all components.
 fn select(name: Option<&str>) -> Result<impl Iterator<Item = &'static Component>> {
     if let Some(name) = name
         && !COMPONENTS.iter().any(|component| component.name == name)

@@ -32,7 +32,7 @@ const TESTS: [&str; 12] = [
     "tests/slo-classic.yml",
     "tests/slo.yml",
 ];
-/// Recorded native histograms. `recording-classic.yml` records others in their place.
+/// Recorded native histograms. `recording-classic.yml` records other series instead.
 const HISTOGRAMS: [&str; 3] = [
     "model_op:biolat_device_latency_seconds:rate5m",
     "model_class_op:biolat_total_latency_seconds:rate5m",
@@ -43,7 +43,7 @@ pub(super) fn check() -> Result<()> {
     let (old, new) = (Path::new("promtool"), &*tool("bin/promtool"));
     promtool(old, &["check", "config"], &["prometheus-before-3.8.yml"])?;
     promtool(new, &["check", "config"], &["prometheus.yml"])?;
-    // --syntax-only, because its password and certificate files exist only on the user's machine.
+    // --syntax-only, because the password and certificate files that it names exist only on the user's machine.
     promtool(new, &["check", "config", "--syntax-only"], &["prometheus-tls.yml"])?;
     promtool(old, &["check", "rules"], &RULES)?;
     promtool(new, &["check", "rules", "--lint=all", "--lint-fatal"], &RULES)?;
@@ -61,7 +61,7 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Returns the values of this key, in file order.
+/// Returns the values of a key, in file order.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.trim_start().strip_prefix(key)).map(str::trim).collect()
 }

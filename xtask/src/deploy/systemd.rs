@@ -58,7 +58,7 @@ pub(super) fn check() -> Result<()> {
     boot(&root)
 }
 
-/// Boots the system, in which the guest prints `ok` or `not ok` for each expectation.
+/// Boots the system. The guest prints `ok` or `not ok` for each expectation.
 fn boot(root: &CleanRoot) -> Result<()> {
     write_check(root)?;
     let folder = process::root().join("target/deploy/boot");
@@ -80,7 +80,7 @@ fn boot(root: &CleanRoot) -> Result<()> {
     Ok(())
 }
 
-/// Writes the same package with a higher version, for an upgrade.
+/// Writes a copy of the package with a higher version, to test an upgrade.
 fn write_newer(package: &Path, newer: &Path) -> Result<()> {
     let folder = process::root().join("target/deploy/newer");
     make_empty(&folder)?;

@@ -26,7 +26,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DESCRIPTION: &str = "Latency of every block I/O, as Prometheus native histograms";
 
 /// File capabilities of each program: `CAP_PERFMON` (38) and `CAP_BPF` (39), as a `struct vfs_cap_data` of revision 2. They are
-/// permitted but not effective, so a program also starts without them, and reports what is missing.
+/// permitted but not effective, so a program starts even without them, and reports what is missing.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/capability.h#L74>
 const CAPABILITIES: [u8; 20] = {
@@ -45,7 +45,7 @@ struct Image {
     manifest: Vec<u8>,
 }
 
-/// Writes the images of these binaries to a single file in a directory and returns its path.
+/// Writes the images of the given binaries to a single file in a directory and returns its path.
 pub(super) fn write(
     binaries: &[(Architecture, &[PathBuf])],
     info: &ReleaseInfo,

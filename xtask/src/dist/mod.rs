@@ -41,7 +41,7 @@ pub(crate) struct Artifacts {
 pub(crate) struct Release {
     /// Artifacts for each architecture that can be built here.
     pub(crate) artifacts: Vec<Artifacts>,
-    /// The image for all of these architectures.
+    /// The image for all these architectures.
     pub(crate) image: PathBuf,
     sums: PathBuf,
 }
@@ -56,11 +56,11 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Builds the release. Fails if an artifact is missing or too large, if a binary contains a path of this machine, or if a build
+/// Builds the release. Fails if an artifact is missing or too large, if a binary contains a path from this machine, or if a build
 /// from a copy of the sources in another directory produces different bytes.
 ///
-/// The copy is built for the host's architecture, with the dependencies that were built for the release: their sources are in the
-/// same place for both. `whole` also rebuilds those, to find a dependency whose build is not reproducible.
+/// The copy is built for the host's architecture. It reuses the dependencies built for the release, whose sources are in the same
+/// place for both. `whole` also rebuilds the dependencies, to find any that do not build reproducibly.
 pub(crate) fn check(whole: bool) -> Result<()> {
     let info = ReleaseInfo::find()?;
     let ours = Architecture::of_host()?;
@@ -92,8 +92,8 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the checksums of two builds. If they differ, shows which files differ, also within packages, and leaves both builds for
-/// a closer look.
+/// Returns the checksums of two builds. If they differ, shows which files differ, including files inside packages, and leaves
+/// both builds for a closer look.
 fn compare(here: &Path, there: &Path) -> Result<String> {
     let sums = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
     let (expected, found) = (sums(here)?, sums(there)?);
@@ -136,7 +136,7 @@ fn check_binary(path: &Path, sbom_path: &Path, max: u64) -> Result<()> {
     Ok(())
 }
 
-/// Builds the image for only the host's architecture, in a directory.
+/// Builds the image for the host's architecture only, in a directory.
 pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     let ours = Architecture::of_host()?;
     static_build::build_programs(ours)?;

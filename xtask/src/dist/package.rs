@@ -1,4 +1,4 @@
-//! Builds the Debian package with cargo-deb. `biolat-daemon/Cargo.toml` lists its files.
+//! Builds the Debian package with cargo-deb. `biolat-daemon/Cargo.toml` lists the package's files.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Pat
     Ok(path)
 }
 
-/// Generates the man pages, shell completions and the changelog next to the binary, where cargo-deb looks for them.
+/// Generates the man pages, shell completions and changelog next to the binary, where cargo-deb looks for them.
 fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()> {
     let folder = static_build::folder(architecture).join("documents");
     make_empty(&folder)?;

@@ -1,5 +1,5 @@
-//! Writes a binary's software bill of materials (SBOM) as CycloneDX JSON: the components linked into it and those that ran to
-//! build it.
+//! Writes a binary's software bill of materials (SBOM) as CycloneDX JSON: the components linked into it, and the components that
+//! ran during its build.
 //!
 //! <https://cyclonedx.org/docs/1.6/json/>
 //! Crates come from `cargo tree`, which resolves them for the binary's target and features. (`cargo metadata` also lists crates
@@ -53,7 +53,7 @@ fn sbom(program: Program, binary: &Path, architecture: Architecture, info: &Rele
     let Program { name, package } = program;
     let mut crates = tree(package, architecture.target, "normal,build")?;
     crates.extend(tree(PROBE, "all", "normal")?);
-    // Cargo does not know that the program contains the probe, as data.
+    // Cargo does not know that the program embeds the probe as data.
     let (program, probe) = (own(package, info), own(PROBE, info));
     let libraries = architecture.libraries()?;
     let root_crate = crates.get_mut(&program).context("cargo tree does not list the program")?;

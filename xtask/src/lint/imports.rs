@@ -1,10 +1,10 @@
 //! Finds import cycles between the modules of a crate.
 //!
-//! There is one graph of a crate's top-level modules, and one for the children of each directory module. ("one of each …
-//! children" misparses) Every file below a child belongs to that child's node. The parent's own file (`lib.rs`, `main.rs`,
-//! `mod.rs`) is another node, `super`: it may import a child, or the child may import from it, but not both. An edge is a path to
-//! another module, in code or in a `use`. Test-only modules are ignored. A path to an item that a parent re-exports or imports
-//! from a child (`use child::Item`) is an edge to that child.
+//! A crate's top-level modules form one graph, and the children of each directory module form another. Every file below a child
+//! belongs to that child's node. The parent's own file (`lib.rs`, `main.rs`, `mod.rs`) is a separate node, `super`: it may import
+//! a child, or the child may import from it, but not both. An edge is a path to another module, in code or in a `use`. Test-only
+//! modules are ignored. A path to an item that a parent re-exports or imports from a child (`use child::Item`) is an edge to that
+//! child.
 
 mod remaining;
 mod source;
@@ -90,12 +90,12 @@ fn module_of(file: &Path) -> ModulePath {
     names
 }
 
-/// Imports of each node, each with the first place where it occurs. A node is a child's name or [`PARENT`].
+/// Each node's imports, with the first place where each occurs. A node is a child's name or [`PARENT`].
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 const PARENT: &str = "super";
 
-/// Describes each cycle among the files of a crate, except those caused by a known module that imports its parent. Also returns
+/// Describes each cycle among the files of a crate, except cycles caused by a known module that imports its parent. Also returns
 /// the known modules that still cause one.
 fn cycles<'a>(
     folder: &Path,

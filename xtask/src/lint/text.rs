@@ -1,4 +1,4 @@
-//! Checks the text that people read for phrases listed in `phrases.txt` and for broken links.
+//! Checks human-readable text for phrases listed in `phrases.txt` and for broken links.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::process::{command, output, root};
 const PHRASES: &str = include_str!("phrases.txt");
 const PHRASES_FILE: &str = "xtask/src/lint/phrases.txt";
 
-/// Endings of files with text for people. Generated JSON has its sources beside it.
+/// Extensions of files with human-readable text. Generated JSON is excluded, because its sources are checked.
 const ENDINGS: [&str; 12] =
     ["rs", "md", "yml", "yaml", "js", "html", "css", "py", "sh", "tpl", "service", "jsonnet"];
 
@@ -28,7 +28,7 @@ pub(super) fn check() -> Result<()> {
         if !ENDINGS.contains(&ending) {
             continue;
         }
-        // A file that is deleted but not committed yet.
+        // Skip a file whose deletion is not committed yet.
         let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
         found.extend(phrases_in(&text, &phrases).map(|(line, phrase)| {
             format!("{name}:{line}: \"{}\": write: {}", phrase.words.join(" "), phrase.instead)
@@ -116,7 +116,7 @@ fn broken_links(pages: &BTreeMap<PathBuf, String>, exists: impl Fn(&Path) -> boo
     broken
 }
 
-/// The lines outside of code blocks.
+/// The lines outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     text.lines().filter(move |line| {
@@ -134,7 +134,7 @@ fn anchor(line: &str) -> Option<String> {
     Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase())
 }
 
-/// Without `..`, for a path that may not exist.
+/// Removes `..` without accessing the file system, because the path may not exist.
 fn normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut normal, part| {
         match part {

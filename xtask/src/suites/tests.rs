@@ -49,7 +49,7 @@ fn suites_require_the_programs_they_run() {
     }
 }
 
-/// Returns the source of a kernel test module and the support modules it uses, except `prometheus`: which Prometheus that starts
+/// Returns the source of a kernel test module and the support modules it uses, except `prometheus`: which Prometheus it starts
 /// depends on the caller.
 fn source_with_support(tests: &Path, suite: &str) -> String {
     let own = fs::read_to_string(tests.join(format!("{suite}.rs"))).unwrap();

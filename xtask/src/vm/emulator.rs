@@ -1,6 +1,6 @@
-//! Finds an emulator for a machine. Machines with more than 255 CPUs need x2APIC, which QEMU emulates without virtualization
-//! since version 9. If the installed QEMU is older, one from Debian's backports is kept in `target/tools`. It uses the libraries
-//! and the BIOS of the installed one.
+//! Finds an emulator for a machine. Machines with more than 255 CPUs need x2APIC, which QEMU can emulate without virtualization
+//! from version 9 on. If the installed QEMU is older, a newer one from Debian's backports is kept in `target/tools`. It uses the
+//! installed QEMU's libraries and BIOS.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -23,7 +23,7 @@ const PACKAGES: [&str; 3] = ["qemu-system-x86", "qemu-system-common", "qemu-syst
 #[derive(Clone)]
 pub(crate) struct Emulator {
     program: PathBuf,
-    /// Directory with its data, unless it is installed.
+    /// Directory with the emulator's data files, unless the emulator is installed.
     data: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl Emulator {
         }
     }
 
-    /// Returns the emulator from the backports of the installed Debian, which is downloaded once.
+    /// Returns the emulator from the installed Debian's backports, downloading it the first time.
     fn from_backports() -> Result<Self> {
         let architecture = Architecture::of_host()?;
         let suite = format!("{}-backports", debian_codename()?);

@@ -1,5 +1,5 @@
-//! Runs tests in a guest. If the emulator fails, the guest is booted again for the remaining tests. If few tests fail, they are
-//! run once more in another boot: the CPU time that a guest gets varies, which distorts what tests measure.
+//! Runs tests in a guest. If the emulator fails, the guest is booted again for the remaining tests. If only a few tests fail,
+//! they are rerun once in another boot: a guest's share of CPU time varies, which distorts measurements.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,8 +36,8 @@ pub(super) struct Guest {
 /// A row of the result table.
 #[derive(Clone)]
 pub(super) struct ResultRow {
-    /// The results. If the run failed although every test passed, for example because the kernel warned, all tests count as
-    /// failed.
+    /// The results. If the run failed although every test passed, for example because the kernel logged a warning, all tests
+    /// count as failed.
     pub(super) run: KernelRun,
     machine: &'static str,
     took: Duration,

@@ -14,7 +14,7 @@ exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 ip link set lo up
-# Otherwise enabling a trace event also patches the scheduler, to record task names, and every CPU executes that code.
+# Otherwise, enabling a trace event would also patch the scheduler, which every CPU runs, to record task names.
 echo 0 > /sys/kernel/debug/tracing/options/record-cmd
 # Make the kernel log hung tasks with their stacks well before the run times out.
 echo 50 > /proc/sys/kernel/hung_task_timeout_secs
@@ -22,7 +22,7 @@ echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
 for module in virtio_pci virtio_blk virtio_scsi vmw_pvscsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
 modprobe configfs; mount -t configfs config /sys/kernel/config
 modprobe null_blk nr_devices=0
-# The kernel patches code at the first TCP connection. Make one now, while nothing else runs, because emulated CPUs may execute
+# The kernel patches code on the first TCP connection. Make one now, while nothing else runs, because emulated CPUs may execute
 # stale code.
 wget -q -O /dev/null http://127.0.0.1:1/ 2>/dev/null
 # Wait for the drives, which are probed asynchronously.

@@ -22,7 +22,7 @@ use crate::{
     suites,
 };
 
-/// Modules that the guest needs unless they are built in. `init.sh` loads some, tests load the others.
+/// Modules that the guest needs unless they are built in. `init.sh` loads some, and tests load the rest.
 const MODULES: [&str; 27] = [
     "virtio_pci",
     "virtio_blk",
@@ -238,8 +238,8 @@ impl TestBinaries {
     pub(crate) fn build(architecture: Architecture) -> Result<Self> {
         let mut command = static_cargo("rustc", "biolat-daemon", architecture)?;
         command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
-        // Optimize less than in a release, so the build takes a third of the time. On the host, some optimization is needed by
-        // the tests with a day of history.
+        // Optimize less than for a release, which cuts the build time to a third. On the host, the tests with a day of history
+        // need some optimization.
         let level = if architecture.is_host() { "-Copt-level=1" } else { "-Copt-level=0" };
         command.args([level, "-Ccodegen-units=16"]);
         eprintln!("$ cargo rustc --release --test kernel (static)");
@@ -249,7 +249,8 @@ impl TestBinaries {
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         let mut command = static_cargo("build", "biolat-cli", architecture)?;
         run(command.args(["--release", "--bin", "biolat"]))?;
-        // Cargo builds the daemon along with its tests. With another daemon one can check that the tests fail.
+        // Cargo builds the daemon along with its tests. Set BIOLAT_TEST_DAEMON to a different daemon to check that the tests
+        // fail.
         let daemon = env::var_os("BIOLAT_TEST_DAEMON").map(PathBuf::from);
         let daemon = daemon.unwrap_or_else(|| static_build::folder(architecture).join("biolat-daemon"));
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })

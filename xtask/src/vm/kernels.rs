@@ -11,11 +11,11 @@ use anyhow::{Context as _, Result, bail};
 use super::archive::Archive;
 use crate::{folder::make_empty, host::tool, process::run, static_build::Architecture};
 
-/// A series of Debian's kernels.
+/// A series of Debian kernels.
 #[derive(Clone, Copy)]
 struct Series {
     name: &'static str,
-    /// Suite of the archive that has it.
+    /// Archive suite that contains it.
     suite: &'static str,
     flavour: Flavour,
     is_default: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns a kernel with an image and a modules directory on this machine.
+    /// Returns a kernel from an image and a modules directory on this machine.
     pub(crate) fn from_files(architecture: Architecture, image: &Path, modules: &Path) -> Result<Self> {
         // Absolute paths, because the emulator runs in another directory.
         let (image, modules) = (&std::path::absolute(image)?, &std::path::absolute(modules)?);

@@ -61,8 +61,8 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run all tests on each, even those that do not depend on the kernel
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
-    /// Run only the tests that verify exact counts and latencies. On the newest kernel for this machine's architecture, run the
-    /// tests that run neither on the host nor on the other kernels instead
+    /// Run only the tests that verify exact counts and latencies. On the newest kernel for this machine's architecture, instead
+    /// run the tests that run neither on the host nor on the other kernels
     #[arg(long, conflicts_with_all = ["all", "write"])]
     short: bool,
     /// Build the tests without running them
@@ -242,7 +242,7 @@ impl Matrix {
     }
 }
 
-/// Returns which tool for a suite this machine lacks, or `None` if it has all. Tools are built only for this machine's
+/// Returns which of a suite's tools this machine lacks, or `None` if it has all. Tools are built only for this machine's
 /// architecture.
 fn missing_tools(suite: &Suite, architecture: Architecture) -> Option<String> {
     if !architecture.is_host() && suite.has_tools() {
@@ -251,7 +251,7 @@ fn missing_tools(suite: &Suite, architecture: Architecture) -> Option<String> {
     suite.missing_tools()
 }
 
-/// Runs this many guests in parallel, by default three per two CPUs, because guests often wait.
+/// Runs up to `jobs` guests in parallel, by default three per two CPUs, because guests often wait.
 fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<ResultRow>> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let workers = jobs.unwrap_or(cpus + cpus.div_ceil(2)).min(guests.len());
@@ -274,8 +274,8 @@ fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<Result
     })
 }
 
-/// Boots the system on the drive image in a directory with a Debian kernel, and calls `line` with each line of the guest's second
-/// serial port until it powers off.
+/// Boots the drive image in `folder` with a Debian kernel, and calls `line` with each line from the guest's second serial port
+/// until the guest powers off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
     let architecture = Architecture::of_host()?;
     let kernel = Kernel::from_debian(architecture, Selection::Named("6.1"))?;

@@ -43,7 +43,7 @@ const END_OF_LOG: &str = "biolat-guest: end of log";
 /// <https://docs.kernel.org/admin-guide/tainted-kernels.html>
 const BAD_TAINT: u32 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
 
-/// Messages with which a kernel reports its own faults.
+/// Messages in which a kernel reports its own faults.
 const ALARMS: [&str; 16] = [
     "Kernel panic",
     "BUG:",
@@ -124,7 +124,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the emulator's fault that ended the run, if any. It says nothing about the tested code.
+    /// Returns the emulator fault that ended the run, if any. Such a fault says nothing about the tested code.
     pub(super) fn emulator_fault(&self) -> Option<String> {
         if let Some(signal) = self.crash_signal {
             return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
@@ -136,7 +136,8 @@ impl Outcome {
             .then(|| format!("the emulator ran code that another CPU was patching, at: {}", self.last))
     }
 
-    /// Fails if the run failed, with the failed tests, or the guest's fault and an excerpt of its kernel log.
+    /// Fails if the run failed. The error lists the failed tests, or describes the guest's fault with an excerpt of its kernel
+    /// log.
     pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
         if let Some(wrong) = self.guest_fault() {
             bail!("{wrong}; the guest's kernel log:\n{}", self.log_excerpt())
@@ -148,7 +149,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Returns what went wrong in the guest, regardless of its tests.
+    /// Returns the guest's fault, if any, regardless of test results.
     pub(super) fn guest_fault(&self) -> Option<String> {
         if self.alarm().is_some() {
             Some("the guest's kernel warned or crashed".to_owned())
@@ -171,7 +172,7 @@ impl Outcome {
         self.log.lines().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
     }
 
-    /// Returns an excerpt of the log: around the first alarm, or its end.
+    /// Returns an excerpt of the log, from around the first alarm or, if there is none, from the end.
     pub(super) fn log_excerpt(&self) -> String {
         let lines: Vec<_> = self.log.lines().collect();
         let from = self.alarm().unwrap_or(lines.len()).saturating_sub(20);

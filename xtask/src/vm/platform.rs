@@ -31,8 +31,8 @@ const X86: Platform = Platform {
     // An old CPU: emulating wide vectors, string instructions and a fifth level of page tables takes longer than running code
     // that does not use them.
     cpu: "Nehalem",
-    // One thread for both CPUs. With a thread each, one can execute code that the other is patching, as happens when a program is
-    // attached.
+    // One thread for both CPUs. With one thread per CPU, a CPU can execute code that the other is patching, as happens when a
+    // program is attached.
     accelerator: "tcg,thread=single",
     console: "ttyS0",
     has_pvscsi: true,
@@ -82,7 +82,7 @@ impl Platform {
         }
     }
 
-    /// Returns the controller of the two drives that are tested with an interrupt of their own, as an emulator option.
+    /// Returns the emulator option for the one-queue controller, which gives two test drives their own interrupt.
     pub(super) fn one_queue_controller(&self) -> &'static [&'static str] {
         if self.has_pvscsi {
             &["pvscsi,id=one-queue"]

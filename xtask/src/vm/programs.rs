@@ -30,7 +30,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("fio", "fio"),
 ];
 
-/// Debian suite of another architecture's programs.
+/// Debian suite to get programs for other architectures from.
 const SUITE: &str = "bookworm";
 
 /// A file on this machine and its path in the guest, which has a merged `/usr`.
@@ -68,7 +68,7 @@ impl Programs {
         found.collect()
     }
 
-    /// Returns the shared libraries of a program and its loader.
+    /// Returns a program's shared libraries and its loader.
     pub(super) fn libraries(&self, program: &Path) -> Result<Vec<Located>> {
         let mut command = match &self.root {
             None => Command::new("ldd"),
@@ -78,7 +78,7 @@ impl Programs {
                 command
             }
         };
-        // For a statically linked program, which has no libraries, ldd fails and the emulator runs the program.
+        // A statically linked program has no libraries: ldd fails, and the emulator runs the program, so neither lists any.
         let printed = command.arg(program).output()?;
         let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
         let with_address = printed.lines().filter(|line| line.contains(" (0x"));

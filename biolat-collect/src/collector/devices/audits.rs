@@ -13,7 +13,7 @@ use crate::device::diskstats::DiskStats;
 
 impl Devices {
     /// Audits each device. `diskstats` were read before the counters. If they are unchanged after the counters were read, the
-    /// device was quiet, and the audit's baseline is exact. `losses` are those that the disk statistics account for.
+    /// device was quiet, and the audit's baseline is exact. `losses` is the number of losses that the disk statistics include.
     pub(in crate::collector) fn audit(
         &mut self,
         diskstats: &BTreeMap<u64, DiskStats>,

@@ -1,4 +1,4 @@
-//! Begins and ends series: devices that appear and disappear, and devices that never get a name.
+//! Begins and ends series as devices appear and disappear, and ends the series of devices that never get a name.
 
 use std::{
     collections::BTreeSet,
@@ -81,7 +81,7 @@ impl Devices {
         }
     }
 
-    /// Adds the devices found by a scan, and ends the series of those that are gone.
+    /// Adds the devices found by a scan, and ends the series of devices that are gone.
     pub(super) fn reconcile(
         &mut self,
         found: Vec<Device>,
@@ -108,8 +108,8 @@ impl Devices {
                         }
                     }
                 }
-                // The device stays known until its series have ended, because they would otherwise belong to an unknown device.
-                // The next scan will notice again that it is gone.
+                // Keep the device known until its series have ended; otherwise they would belong to an unknown device. The next
+                // scan will notice again that it is gone.
                 Err(error) => {
                     self.scanned = None;
                     outcome = Err(error);
@@ -156,7 +156,7 @@ impl Devices {
             store.keys().filter(|key| self.is_unresolved(*key)).map(|key| key.device()).collect();
         for id in unresolved {
             let since = self.unresolved.entry(id).or_insert_with(Instant::now);
-            // Wait for a scan that takes a long time, as on a busy machine or with a hung drive.
+            // Allow for a slow scan, for example on a busy machine or with a hung drive.
             if self.known_scan_began.saturating_duration_since(*since) >= UNRESOLVED_TIMEOUT {
                 let count = |completions| self.unresolved_completions += completions;
                 store.end(&mut probe.maps, id, count)?;

@@ -1,4 +1,5 @@
-//! Scans sysfs for devices, and reads attributes that change without a uevent. If a read blocks, everything stays unchanged.
+//! Scans sysfs for devices, and reads attributes that change without a uevent. If a read blocks, the known devices stay
+//! unchanged.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::device::{diskstats::DiskStats, paths, scan_with_stacks, sysfs};
 
-/// Interval of scans in the absence of uevents.
+/// Interval between scans when there are no uevents.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Devices {
@@ -23,7 +24,7 @@ impl Devices {
         self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL)
     }
 
-    /// Scans the devices now. If that blocks, the known devices stay unchanged, and a late result is used next time.
+    /// Scans the devices now. If that blocks, the known devices stay unchanged, and the next scan applies the late result.
     pub(in crate::collector) fn scan(
         &mut self,
         sysfs: &mut SysfsThread,
@@ -45,7 +46,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Applies the result of a scan, if one has ended.
+    /// Applies the result of a scan, if one has finished.
     fn apply_scan(&mut self, store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
         let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((began, found)) = found else { return Ok(()) };
@@ -56,7 +57,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Reads the disk statistics of the shown devices, which has to be done before reading the counters: see
+    /// Reads the disk statistics of the shown devices. Must be called before the counters are read: see
     /// [`audit`](super::super::audit). A device that has just disappeared has none; the next scan removes it.
     pub(in crate::collector) fn read_diskstats(
         &mut self,

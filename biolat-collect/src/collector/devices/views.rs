@@ -1,4 +1,4 @@
-//! Converts the devices to their form in a snapshot.
+//! Builds the snapshot's view of each device.
 
 use biolat_common::series::Key;
 use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
@@ -47,7 +47,7 @@ impl KnownDevice {
     }
 }
 
-/// Returns the series of a device. Missing reads and writes are shown as zeros, so `increase()` notices the first ones.
+/// Returns the series of a device. Missing read and write series are shown as zeros, so `increase()` counts their first I/Os.
 fn series_views(id: u64, store: &SeriesStore, workloads: &WorkloadStore, probe: &Probe) -> Vec<SeriesView> {
     let (kernel, has_sizes) = (&probe.kernel, probe.options.sizes);
     let view = |(key, totals): (Key, &Totals)| SeriesView {

@@ -2,10 +2,10 @@
 //! links, and a state that records how far this daemon has read the counters.
 //!
 //! The true value of a series is its totals plus what the kernel has counted since they were read. So a state can be several
-//! collections old and still be exact, as long as no counter wraps. It has to be newer in only four cases: before the workload
-//! tables are switched again, because the table read last is reused; before a slot is pushed to the free queue, because its next
-//! series starts from its counts; after records of slow I/Os have been read, because they no longer exist anywhere else; and
-//! before a snapshot is published, so that no scrape is ahead of the next daemon.
+//! collections old and still be exact, as long as no counter wraps. A new state must be written in only four cases: before the
+//! workload tables are switched again, because that reuses the table read last; before a slot is pushed to the free queue,
+//! because its next series starts from its counts; after records of slow I/Os have been read, because they no longer exist
+//! anywhere else; and before a snapshot is published, so the next daemon never falls behind a scrape.
 
 mod predecessor;
 mod store;
@@ -45,17 +45,17 @@ pub(super) use store::ProbeStore;
 /// Number of the first chunk that is added. The probe has fewer maps than this at the start.
 const FIRST_CHUNK: usize = 100;
 
-/// Number of the first map with counters of the understudy. There are fewer chunks than this.
+/// Number of the first map with the understudy's counters. There are fewer chunks than this.
 const FIRST_OF_UNDERSTUDY: usize = 2000;
 
-/// Initial room for a state in a map.
+/// Initial room for each copy of the state in a map.
 const STATE_BYTES: u64 = 8 << 10;
 
 /// The probe and the state that this daemon keeps.
 pub(super) struct Keep {
     store: Arc<ProbeStore>,
     copies: Copies,
-    /// Number of files or maps that have contained the copies.
+    /// Number of files or maps that have held the copies.
     states: usize,
     /// The probe's id.
     id: u32,
@@ -65,16 +65,16 @@ pub(super) struct Keep {
     boot: String,
     /// Number of added chunks that are stored.
     chunks: usize,
-    /// Number of maps with counters of the understudy that are stored.
+    /// Number of stored maps with the understudy's counters.
     understudy_maps: usize,
-    /// Time that writing the last state took.
+    /// Time taken to write the last state.
     write_time: Duration,
     error_log: LogLimit,
 }
 
 impl Keep {
     /// Keeps a probe that this daemon has loaded and will attach. Stores everything but the links, which mark the probe as
-    /// complete. `None` if systemd does not store it.
+    /// complete. `None` if systemd cannot store it.
     pub(super) fn of_loaded(
         store: Arc<ProbeStore>,
         probe: &Probe,
@@ -96,8 +96,8 @@ impl Keep {
         keep.unless_failed(stored)
     }
 
-    /// Decides whether a failure is fatal. Measuring goes on if systemd does not store the probe, but not if it cannot be pinned
-    /// as requested.
+    /// Decides whether a failure is fatal: measuring goes on without systemd's store, but not if the probe cannot be pinned as
+    /// requested.
     fn unless_failed(self, stored: Result<()>) -> Result<Option<Self>> {
         let Err(error) = stored else { return Ok(Some(self)) };
         self.store.forget(self.id);
@@ -144,7 +144,7 @@ impl Keep {
         }
     }
 
-    /// Returns the privileges that keeping requires in the collector's thread.
+    /// Returns the privileges that the collector's thread needs to keep the probe and the state.
     pub(super) fn rights(&self) -> Keeping {
         match &*self.store {
             ProbeStore::Systemd(store) => {
@@ -154,7 +154,7 @@ impl Keep {
         }
     }
 
-    /// Returns the time that writing the last state took.
+    /// Returns the time taken to write the last state.
     pub(super) fn write_time(&self) -> Duration {
         self.write_time
     }
@@ -171,7 +171,7 @@ impl Keep {
         self.store.add(self.id, FdKind::Links, before.len(), &[*link])
     }
 
-    /// Keeps chunks and other maps of counters that were added since the last call.
+    /// Keeps chunks and other counter maps added since the last call.
     pub(super) fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
         let new = probe.maps.chunks_from(self.chunks);
         if !new.is_empty() {
@@ -223,7 +223,7 @@ impl Keep {
     }
 }
 
-/// Writes the state, if it is kept. After an error there is none until the next one is written, because an old state would be
+/// Writes the state, if it is kept. After an error no state is kept until the next successful write, because an old one would be
 /// wrong.
 pub(super) fn commit(kept: &mut Option<Keep>, parts: KeptParts<'_>) {
     let Some(keep) = kept else { return };

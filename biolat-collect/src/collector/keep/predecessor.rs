@@ -1,4 +1,4 @@
-//! Reads the probe and the state that the previous daemon has kept.
+//! Reads the probe and the state kept by the previous daemon.
 
 use anyhow::{Error, Result, ensure};
 use biolat_probe::ProbeFds;
@@ -15,7 +15,7 @@ use super::{
 /// The previous daemon: its state, and the file descriptors of its probe.
 pub(in crate::collector) struct Predecessor {
     pub(super) copies: Copies,
-    /// Number of files or maps that have contained the state.
+    /// Number of files or maps that have held the state.
     pub(super) states: usize,
     pub(in crate::collector) id: u32,
     pub(in crate::collector) state: State,
@@ -23,8 +23,8 @@ pub(in crate::collector) struct Predecessor {
 }
 
 impl Kept {
-    /// Whether a daemon with these options can continue one of the probes, or why it cannot continue any. `None` if there are
-    /// none.
+    /// Whether a daemon with these options can continue one of the probes: `Err` says why it cannot, `None` means that there are
+    /// no probes.
     pub fn can_be_continued(self, sizes: bool, workloads: u32) -> Option<Result<()>> {
         let check = |(id, parts)| {
             let state = Predecessor::open(id, parts).map_err(Error::msg)?.state;
@@ -34,8 +34,8 @@ impl Kept {
     }
 }
 
-/// Fails unless the totals of a probe with the old options can be continued by one with the new options. Sizes and workloads add
-/// up to the totals of a series, so either both probes count them or neither does.
+/// Fails unless a probe with the new options can continue the totals of one with the old options. Counts by size and by workload
+/// must add up to the totals of a series, so either both probes keep them or neither does.
 pub(in crate::collector) fn ensure_continuable(old: (bool, u32), new: (bool, u32)) -> Result<()> {
     ensure!(old.0 == new.0, "--sizes has changed");
     ensure!((old.1 == 0) == (new.1 == 0), "--workloads was switched on or off");
@@ -43,11 +43,11 @@ pub(in crate::collector) fn ensure_continuable(old: (bool, u32), new: (bool, u32
 }
 
 impl Predecessor {
-    /// Returns the latest probe that was kept completely, the store, and all other probes, which are obsolete.
+    /// Returns the latest completely kept probe, the store, and all other probes, which are obsolete.
     pub(in crate::collector) fn find(kept: Kept) -> (Option<Self>, ProbeStore, Vec<u32>) {
         let Kept { store, mut probes } = kept;
         let (mut found, mut obsolete) = (None, Vec::new());
-        // The latest first: an older one is left if the daemon ended shortly before or after replacing it.
+        // Newest first: an older probe is left over if the daemon ended shortly before or after replacing it.
         while let Some(latest) = (0..probes.len()).max_by_key(|&place| probes[place].0) {
             let (id, parts) = probes.swap_remove(latest);
             match Self::open(id, parts) {

@@ -15,7 +15,7 @@ use biolat_system::{
 
 use crate::pins::Pins;
 
-/// Store for the next daemon, and everything that the previous daemon has kept.
+/// Store for the next daemon, and everything that the previous daemon kept.
 #[derive(Debug)]
 pub struct Kept {
     pub(super) store: ProbeStore,
@@ -24,7 +24,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens the directory, if there is one, or systemd's store, if this service has one. Without either, closes all passed
+    /// Opens the directory if one is given, or else systemd's store if this service has one. Without either, closes all passed
     /// descriptors.
     pub fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
         let systemd = FdStore::of_environment().map(ProbeStore::Systemd);
@@ -42,7 +42,7 @@ impl Kept {
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
         let pinned = Self::in_folder(Pins::open_or_create(folder)?)?;
-        // A daemon that ran without the directory kept these, and nothing would ever read them again.
+        // These were kept by a daemon that ran without the directory, and nothing would ever read them again.
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
@@ -113,7 +113,7 @@ impl ProbeStore {
         }
     }
 
-    /// Removes a probe that nobody will continue.
+    /// Removes a probe that no daemon will continue.
     pub(in crate::collector) fn forget(&self, probe: u32) {
         let removed = match self {
             Self::Systemd(_) => FdKind::ALL.into_iter().try_for_each(|kind| self.remove(probe, kind)),

@@ -1,4 +1,4 @@
-//! Keeps the store for the next daemon, and continues a kept one. The state records how things stood when it was written; the
+//! Keeps the store for the next daemon, and restores a kept one. The state records how things stood when it was written; the
 //! kernel's maps show what has happened since.
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ use super::{
     Baseline, SeriesStore, TrackedSeries,
 };
 
-/// A series in the state that has ended since.
+/// A series that has ended since the state was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collector) struct EndedSeries {
     pub(in crate::collector) key: Key,
@@ -79,7 +79,7 @@ impl SeriesStore {
                 }
             }
         }
-        // Series that have begun since.
+        // Series that began after the state was written.
         for &(key, slot) in &index {
             store.track(key, slot);
         }
@@ -92,8 +92,8 @@ impl SeriesStore {
         Ok((store, ended))
     }
 
-    /// Returns the slots that are neither free, in use nor in quarantine: the daemon ended just before it pushed or inserted
-    /// them.
+    /// Returns the slots that are neither free, in use nor quarantined, because the daemon ended just before it pushed or
+    /// inserted them.
     fn orphaned_slots(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
         let mut used = Slots::none_of(all_slots);
         for quarantined in &self.quarantined {
@@ -108,9 +108,9 @@ impl SeriesStore {
         add_free(&mut used, maps)?;
         add_used(&mut used, maps)?;
         if used.others().next().is_some() {
-            // A run of the probe may have popped such a slot. When the run has ended, the slot is in use or back at the end of
-            // the queue. It is found there unless more series begin meanwhile than there are free slots before it. In that case
-            // the index contains it in the end, and `end_quarantine` does not release it.
+            // A run of the probe may have popped such a slot. Once the run has ended, the slot is in use or back at the end of
+            // the queue. It is found there unless, in the meantime, more series begin than there are free slots ahead of it. In
+            // that case it ends up in the index, and `end_quarantine` does not release it.
             maps.wait_for_runs();
             add_free(&mut used, maps)?;
             add_used(&mut used, maps)?;
@@ -141,7 +141,7 @@ impl Slots {
         Self(vec![false; all as usize])
     }
 
-    /// Returns `false` if the slot was in the set already, or does not exist.
+    /// Returns `false` if the slot was already in the set or does not exist.
     fn insert(&mut self, slot: u32) -> bool {
         self.0.get_mut(slot as usize).is_some_and(|is_in| !std::mem::replace(is_in, true))
     }

@@ -1,5 +1,5 @@
 //! Drives the store at random with a fake kernel whose system calls fail at random. No slot is lost, and every completion is
-//! counted exactly once and for the right series, even if the daemon is killed at such a call and the next one continues.
+//! counted exactly once and for the right series, even if the daemon is killed during such a call and the next one continues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,11 +36,11 @@ struct FakeKernel {
     began: u64,
     /// Slots that runs have popped from the queue and will insert into the index.
     creating: BTreeSet<u32>,
-    /// Series created by the probe, which the store may not know yet.
+    /// Series created by the probe, which the store may not know about yet.
     made_by_probe: BTreeSet<Key>,
     /// Completions of each series since it was inserted into the index.
     expected: BTreeMap<Key, u64>,
-    /// Whether each of the next system calls fails. Once it is empty, none fails.
+    /// Whether each upcoming system call fails. Once it is empty, all succeed.
     fails: VecDeque<bool>,
 }
 
@@ -61,7 +61,7 @@ impl FakeKernel {
         Ok(())
     }
 
-    /// Does what the probe does at a completion until it has a slot. Creates the series if there is room.
+    /// Does what the probe does on a completion, up to getting a slot. Creates the series if there is room.
     fn begin_run(&mut self, key: Key, steps: u32) {
         let cell = self.table.get(&table_cell(key)).copied().unwrap_or(Cell::EMPTY);
         if cell.is_of(key) {
@@ -98,7 +98,7 @@ impl FakeKernel {
                     }
                 }
             }
-            // If the series has ended meanwhile, the completion counts for no series.
+            // If the series has ended in the meantime, the completion counts for no series.
             self.counters[slot as usize].series.cells[7] =
                 self.counters[slot as usize].series.cells[7].map(|count| count + 1);
             if self.index.get(&key) == Some(&slot) {
@@ -228,7 +228,7 @@ struct Model {
 }
 
 impl Model {
-    /// Performs an action. The collector would log an error, and the next collection would continue.
+    /// Performs an action. On an error, the real collector would log it and continue with the next collection.
     fn act(&mut self, action: &Action) -> Result<()> {
         let Self { kernel, store, state, ended } = self;
         let mut commit = |store: &mut SeriesStore| {
@@ -267,7 +267,7 @@ impl Model {
         Ok(())
     }
 
-    /// Kills the daemon, and the next ones until the kernel no longer fails.
+    /// Kills the daemon and its successors until one starts without a failed system call.
     fn restart(&mut self) {
         let Self { kernel, store, state, .. } = self;
         let all = kernel.counters.len() as u32;
@@ -298,7 +298,7 @@ impl Model {
         assert_eq!(slots.len(), kernel.counters.len(), "a slot is lost");
     }
 
-    /// Checks that everything is in order after a while without further failures.
+    /// Checks that everything is in order once the kernel has stopped failing for a while.
     fn settle(&mut self) {
         self.kernel.fails.clear();
         for action in [Action::Step; 64].iter().chain(&[Action::Collect, Action::Collect]) {
@@ -349,7 +349,8 @@ proptest! {
         model.settle();
     }
 
-    /// The old probe's completions are counted until it is at rest, the new probe's from its first one, which comes before that.
+    /// The old probe's completions are counted until it is at rest. The new probe's are counted from its first one, which comes
+    /// earlier.
     #[test]
     fn replaced_probe_loses_nothing(
         before in vec(action(), 1..100),
@@ -390,7 +391,7 @@ proptest! {
             model.check();
         }
         model.settle();
-        // A series whose counts were read has reported all of them when it ends.
+        // A series whose counts were read reports all of them when it ends.
         let counted: u64 = model.store.iter().map(|(_, totals)| totals.count()).sum();
         let before = model.ended;
         for device in DEVICES {

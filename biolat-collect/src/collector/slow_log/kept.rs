@@ -35,7 +35,7 @@ impl SlowIoLog {
     }
 }
 
-/// The pattern names every field without `..`, so a new field does not compile until it is kept.
+/// The pattern names every field without `..`, so adding a field breaks the build until the field is kept.
 fn to_record(io: &SlowIo) -> SlowIoRecord {
     let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, workload } = io;
     let latency = |latency: &Option<Duration>| latency.map_or(0, |latency| latency.as_nanos() as u64 + 1);

@@ -1,9 +1,9 @@
 //! Two copies of the state, written in turn. If a process ends in the middle of a write, the older copy remains, and the checksum
 //! of the newer one shows that it is torn.
 //!
-//! They are stored in a sparse file in memory: each copy has its own offset, far from the other, and takes only the pages that it
-//! needs. Alternatively, they are stored in a map, which can be pinned, and share its fixed size; a state that does not fit gets
-//! a larger map.
+//! They are stored in a sparse in-memory file, where each copy has its own offset, far from the other, and takes up only the
+//! pages that it needs; or in a map, which can be pinned, and whose fixed size they share. A state that does not fit gets a
+//! larger map.
 
 use std::{
     fs::File,
@@ -28,8 +28,8 @@ const CHECKED: usize = 12;
 /// Offsets of the copies in a file.
 const PLACES: [u64; 2] = [0, 1 << 30];
 
-/// Larger than any state in a file. The file's own length is no limit, because it can be sparse; a greater length was not written
-/// by biolat.
+/// Upper limit on the length of a state in a file; biolat never writes a longer one. The file's own length is no limit, because
+/// it can be sparse.
 const MAX_LENGTH: u64 = 256 << 20;
 
 /// Memory that contains the copies.
@@ -51,7 +51,7 @@ impl Memory {
         self.places()[(sequence % 2) as usize]
     }
 
-    /// Returns how many bytes a copy at this offset can have.
+    /// Returns the maximum size of a copy at this offset, in bytes.
     fn room(&self, place: u64) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len().saturating_sub(place).min(MAX_LENGTH)),
@@ -96,7 +96,7 @@ impl Copies {
         Ok(Self { memory: Memory::Map(map), sequence: 1, buffer: Vec::new() })
     }
 
-    /// Opens files or maps that another process has written one after the other. Returns the one with the latest state, and that
+    /// Opens files or maps that another process wrote one after another. Returns the one with the latest state, along with that
     /// state; `None` if all copies are torn.
     pub(in crate::collector) fn open(fds: Vec<OwnedFd>) -> io::Result<(Self, Option<Vec<u8>>)> {
         let mut latest: Option<(Self, Option<Vec<u8>>)> = None;
@@ -115,7 +115,7 @@ impl Copies {
         latest.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Creates a map with twice the room for the state that was encoded last and did not fit, and writes the state to it.
+    /// Creates a map with room for twice the state that was just encoded and did not fit, and writes that state to it.
     pub(in crate::collector) fn in_larger_map(&mut self) -> Result<Self> {
         let mut larger = Self::create_map(2 * self.buffer.len() as u64)?;
         larger.memory.write(&self.buffer, self.sequence).context("cannot write the state")?;
@@ -140,7 +140,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Invalidates both copies. Their first pages exist if they have been written, so no memory is needed.
+    /// Invalidates both copies. The first page of a written copy already exists, so this needs no memory.
     pub(in crate::collector) fn invalidate(&mut self) -> io::Result<()> {
         for sequence in 0..2 {
             self.memory.write(&[0; HEADER], sequence)?;
@@ -148,7 +148,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Returns the memory that the file takes, in bytes.
+    /// Returns the memory that the file takes up, in bytes.
     #[cfg(test)]
     pub(in crate::collector) fn bytes(&self) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt as _;
@@ -178,7 +178,7 @@ fn read(memory: &Memory, place: u64) -> Option<(u64, Vec<u8>)> {
     memory.read(&mut copy, place).ok()?;
     let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let (sequence, length) = (word(16)?, word(24)?.saturating_add(HEADER as u64));
-    // If another program has written this, the length can be anything.
+    // If another program wrote this, the length can be anything.
     if copy[..8] != MAGIC || length > memory.room(place).ok()? || memory.place(sequence) != place {
         return None;
     }

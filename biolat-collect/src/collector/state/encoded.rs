@@ -7,7 +7,7 @@ use prost::{Message, encoding::bytes};
 pub(in crate::collector) struct Encoded(Vec<u8>);
 
 impl Encoded {
-    /// Drops the encoded record. Has to be called whenever anything in the record changes.
+    /// Drops the encoded record. Must be called whenever anything in the record changes.
     pub(in crate::collector) fn forget(&mut self) {
         self.0.clear();
     }

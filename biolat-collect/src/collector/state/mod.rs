@@ -1,4 +1,4 @@
-//! The state that is kept for the next daemon, as bytes in a file. Its meaning is up to the modules that own the data.
+//! The state that is kept for the next daemon, as bytes in a file. Only the modules that own the data interpret it.
 
 pub(super) mod copies;
 pub(super) mod encoded;

@@ -18,7 +18,7 @@ pub(in crate::collector) mod field {
 pub(in crate::collector) struct State {
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The kernel's id of this boot.
+    /// The kernel's boot id.
     #[prost(string, tag = "2")]
     pub boot: String,
     /// See [`biolat_probe::identity`].
@@ -39,7 +39,7 @@ pub(in crate::collector) struct State {
     pub devices: Vec<DeviceRecord>,
     #[prost(message, required, tag = "10")]
     pub all_workloads: AllWorkloadsRecord,
-    /// I/O of the workloads that the series do not include yet.
+    /// Workload I/O that the series do not include yet.
     #[prost(message, repeated, tag = "11")]
     pub pending: Vec<UsageRecord>,
     #[prost(message, required, tag = "12")]
@@ -227,7 +227,7 @@ pub(in crate::collector) struct AllWorkloadsRecord {
     pub without_room: u64,
 }
 
-/// A cgroup that is counted with a workload of the same path.
+/// A cgroup that is counted as part of a workload with the same path.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collector) struct AliasRecord {
     #[prost(uint64, tag = "1")]

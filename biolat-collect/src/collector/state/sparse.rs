@@ -1,5 +1,5 @@
 //! Encodes arrays of counts, most of which are zero, in blocks of eight. For each block that is not all zeros: the number of zero
-//! blocks before it as a varint, a bit mask of its counts that are not zero, and these counts as varints.
+//! blocks before it as a varint, a bit mask of its nonzero counts, and the nonzero counts as varints.
 
 use prost::{bytes::Buf as _, encoding::decode_varint};
 
@@ -8,7 +8,7 @@ const BLOCK: usize = 8;
 /// Maximum length of a varint.
 const MAX_BYTES: usize = 10;
 
-/// Encodes a block. Appending a whole block at a time takes few instructions.
+/// Buffers one encoded block, because appending a whole block at a time takes few instructions.
 struct Encoder {
     bytes: [u8; MAX_BYTES + 1 + BLOCK * MAX_BYTES],
     used: usize,

@@ -15,7 +15,7 @@ use super::{
     SizeTotals, Totals,
 };
 
-/// The patterns name every field without `..`, so a new field does not compile until it is kept.
+/// The patterns name every field without `..`, so adding a field breaks the build until the field is kept.
 #[deny(unused_variables)]
 impl Totals {
     /// Returns the record of the series with this key, in this slot.
@@ -159,14 +159,14 @@ fn completions_record<T: Copy + Into<u64>>(counts: &[T]) -> CompletionsRecord {
     CompletionsRecord { cpus: counts.len() as u32, counts: compress(counts) }
 }
 
-/// Restores counts; `None` if the record has more CPUs than a kernel can have.
+/// Restores counts; `None` if the record has more CPUs than a kernel supports.
 fn completions<T: TryFrom<u64> + Copy + Default>(record: &CompletionsRecord) -> Option<Vec<T>> {
     let mut counts = vec![T::default(); Some(record.cpus as usize).filter(|cpus| *cpus <= MAX_CPUS)?];
     expand(&record.counts, &mut counts)?;
     Some(counts)
 }
 
-/// Combines counts elementwise. The result has the length of the longer one.
+/// Combines counts elementwise. The result is as long as the longer slice.
 fn combine(counts: &[u32], others: &[u32], by: fn(u32, u32) -> u32) -> Vec<u32> {
     let at = |counts: &[u32], place: usize| counts.get(place).copied().unwrap_or_default();
     let places = 0..counts.len().max(others.len());
@@ -178,13 +178,13 @@ fn times(series: &Series) -> [u64; 5] {
     [series.queue_ns, series.device_ns, series.unsplit_ns, series.admission_ns, series.bytes]
 }
 
-/// Returns a lead as it is kept; `None` if it is zero.
+/// Returns a lead as a record; `None` if it is zero.
 pub(super) fn difference(ahead: &SlotReading) -> Option<Box<ReadingRecord>> {
     let is_zero = ahead.sum == Counters::ZERO && ahead.completions.iter().all(|&count| count == 0);
     (!is_zero).then(|| Box::new(to_record(ahead)))
 }
 
-/// The patterns name every field without `..`, so a new field does not compile until it is kept.
+/// The patterns name every field without `..`, so adding a field breaks the build until the field is kept.
 #[deny(unused_variables)]
 pub(in crate::collector) fn to_record(reading: &SlotReading) -> ReadingRecord {
     let SlotReading { sum, completions, has_sizes } = reading;

@@ -15,7 +15,7 @@ pub(super) const SHOWN_AFTER_END: Duration = Duration::from_secs(5 * 60);
 /// Time for which a cgroup that is gone is shown if it has not been scraped since, although there were scrapes before.
 pub(super) const SHOWN_WITHOUT_SCRAPE: Duration = Duration::from_secs(60 * 60);
 
-/// Cgroups that are gone leave a quarter of the room for new ones.
+/// Workloads that are gone are ended early to keep a quarter of the room free for new ones.
 const RESERVE: usize = 4;
 
 /// Time when a workload was found to be gone.

@@ -55,14 +55,14 @@ impl Workloads {
         Self { store, reference: Reference::of(probe), scrapes, pod_names_read: None }
     }
 
-    /// Continues from the state; `None` if that is invalid.
+    /// Continues from the state; `None` if it is invalid.
     pub(in crate::collector) fn continue_from(&mut self, state: &State) -> Option<()> {
         self.store = WorkloadStore::from_records(&state.all_workloads, &state.workloads, Instant::now())?;
         self.reference.continue_from(&state.pending)
     }
 
-    /// Switches the tables. The old one can be taken once no run of the probe uses it any longer. The table before it must have
-    /// been taken already, and the next daemon has to know that.
+    /// Switches the tables. The old one can be taken once no run of the probe still uses it. The table before it must have been
+    /// taken already, and the kept state must say so.
     pub(in crate::collector) fn switch(&self, probe: &mut Probe) -> Result<()> {
         probe.workloads.as_mut().map_or(Ok(()), WorkloadMaps::begin_epoch)
     }
@@ -90,7 +90,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Reads pod names at the first I/O of a pod and at intervals, because the kubelet can create its links later.
+    /// Reads pod names on a pod's first I/O and at intervals, because the kubelet may create a pod's links later.
     fn read_pod_names(&mut self, sysfs: &mut SysfsThread, host: &Host) {
         let is_due = self.pod_names_read.is_none_or(|read| read.elapsed() >= POD_NAMES_INTERVAL);
         if !self.store.has_unnamed && !is_due {

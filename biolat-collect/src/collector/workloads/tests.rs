@@ -37,7 +37,7 @@ impl FakeKernel {
         Self { paths, gone: BTreeSet::new(), records: BTreeMap::new(), room: 100 }
     }
 
-    /// Does what the probe does at a cgroup's first I/O in an epoch. Returns the workload that the I/O is counted for.
+    /// Does what the probe does on a cgroup's first I/O in an epoch. Returns the workload that the I/O is counted for.
     fn first_io(&mut self, number: u64) -> u64 {
         let Some(path) = self.paths.get(&number) else { return number };
         match self.records.get(&number) {
@@ -239,7 +239,8 @@ fn counts_io_without_room() {
     assert_eq!(ios(&store), expected(&[("/1", 10), ("/2", 10), ("/3", 10), ("/4", 10), ("other", 20)]));
 }
 
-/// Cgroups share a recorded path if their names are truncated, or if one still writes data back. They are one workload.
+/// Cgroups share a recorded path if their names are truncated, or if an earlier one still writes data back. They form one
+/// workload.
 #[test]
 fn live_cgroups_with_same_path_are_one_workload() {
     let mut kernel = FakeKernel::with(&[(5, "/.../job"), (6, "/.../job"), (7, "/.../job")]);
@@ -252,7 +253,7 @@ fn live_cgroups_with_same_path_are_one_workload() {
     assert_eq!([5, 6, 7].map(|number| store.path(number)), ["/.../job"; 3]);
     assert_eq!((store.without_room, store.places_used()), (0, 3));
 
-    // The workload is alive as long as one of them is.
+    // The workload is alive as long as any of its cgroups is.
     let later = start + Duration::from_secs(60);
     kernel.gone.extend([6, 7]);
     add(&mut store, &[(5, 1)], later, &mut kernel);

@@ -113,7 +113,7 @@ pub(super) struct HistoryBody {
     next: NextChunk,
     encoder: Arc<Semaphore>,
     deadline: Instant,
-    /// Limits the number of responses at a time.
+    /// Limits the number of concurrent responses.
     _reader: OwnedSemaphorePermit,
     _parts: PendingParts,
 }

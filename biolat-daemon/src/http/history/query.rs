@@ -10,17 +10,17 @@ use biolat_system::wall_time;
 pub(super) struct HistoryQuery {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
-    /// Minimum length of intervals; `None`: as they are kept.
+    /// Minimum length of intervals; `None`: as stored.
     pub(super) step: Option<Duration>,
     /// Whether histograms are omitted.
     pub(super) is_summary: bool,
 }
 
-/// Length of a range without a start.
+/// Length of the range if the query gives no start.
 const DEFAULT_RANGE: Duration = Duration::from_secs(600);
 
 impl HistoryQuery {
-    /// Parses the query string of a URL. Errors are one line.
+    /// Parses the query string of a URL. Error messages are one line.
     pub(super) fn parse(query: &str, now: SystemTime) -> Result<Self, String> {
         let (mut from, mut to, mut step, mut detail) = (None, None, None, None);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {

@@ -21,7 +21,7 @@ class Day {
     this.canvas.onpointerdown = ({ button, offsetX, pointerId }) => {
       if (button !== 0) return;
       this.#start = offsetX;
-      // A drag can end outside of the strip.
+      // A drag can end outside the strip.
       this.canvas.setPointerCapture(pointerId);
     };
     this.canvas.onpointermove = (event) => this.#point(event);

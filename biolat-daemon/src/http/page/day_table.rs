@@ -21,7 +21,7 @@ use super::escape;
 const DAY: Duration = Duration::from_secs(26 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Makes the table, at most once a minute because that reads the whole history.
+/// Makes the table, at most once a minute because making it reads the whole history.
 pub(in crate::http) struct DayTable {
     history: SharedHistory,
     /// Range to show; `None`: the last day.

@@ -161,7 +161,7 @@ class Heatmap {
         }
       }
     }
-    // Without data, from 10 µs to 100 ms. At least three decades.
+    // Without data, 10 µs to 100 ms; always at least three decades.
     if (low > high) [low, high] = [-133, -26];
     low = Math.floor((low - 2) / 8) * 8;
     high = Math.ceil((high + 3) / 8) * 8;

@@ -134,7 +134,7 @@ class History {
     this.latest = snapshot;
     if (!before) return true;
     const delta = between(before, snapshot), length = delta.seconds;
-    // A long gap is not shown: a mean over it would hide later detail.
+    // A long gap is not shown: a single mean over it would crowd out the detail that follows.
     if (length > Math.max(MAX_GAP, 20 * snapshot.interval)) return true;
     // The clock was set back: time would run backwards on the heatmap.
     if (length <= 0 || (this.deltas.length && delta.from < this.deltas.at(-1).to - 1)) this.#forget(this.deltas.length);

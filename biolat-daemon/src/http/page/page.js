@@ -40,7 +40,7 @@ function readAddress() {
   choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : WHOLE;
   const [time, index] = (given.get('cell') ?? '').split(',').map(Number);
   choice.cell = time > 0 && Number.isFinite(time) && index >= ZERO && index <= OVER && Number.isInteger(index) ? { time, index } : null;
-  // The live view does not reach back to the cell.
+  // The live view may not reach back to the cell, so select a range around it.
   if (choice.cell && !choice.range) choice.range = { from: time - AROUND, to: time + AROUND };
 }
 
@@ -609,7 +609,7 @@ const ON_DAY = { ArrowLeft: () => day.move(-1), ArrowRight: () => day.move(1), E
 addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || at('about').open) return;
   const on = event.target;
-  // Arrow keys scroll a region.
+  // The browser handles these keys; arrow keys scroll a region, for example.
   if (on.matches('select, input, [role="region"]') || (on.matches('button, a') && event.key === ' ')) return;
   const action = (on === at('heat') && READING[event.key]) || (on === at('day') && ON_DAY[event.key]) || KEYS[event.key];
   if (!action) return;

@@ -73,7 +73,7 @@ class Past {
     this.#key = key;
     const start = Math.floor(from / step) * step, end = Math.ceil(to / step) * step;
     Object.assign(this, { from: start, to, step, loading: true });
-    // If the clock was set back, intervals after the range are dropped, because those times come again.
+    // If the clock was set back, drops intervals after the range, because those times will occur again.
     this.deltas = this.deltas.filter((delta) => delta.to > start && delta.from < end);
     this.#fetch(start, end, this.#abort.signal);
   }
@@ -99,7 +99,7 @@ class Past {
         const begin = completeFrom === this.completeFrom ? -Infinity : completeFrom ?? Infinity;
         this.completeFrom = completeFrom;
         const kept = this.deltas.filter((delta) => middleOf(delta) < start && delta.to > begin), ends = new Set(kept.map(({ to }) => to));
-        // If no interval has its middle in a part, the response is a longer interval, which may already be there.
+        // If no interval has its middle in a part, the daemon returns the longer interval around it, which may already be there.
         this.deltas = [...kept, ...deltas.filter(({ to }) => !ends.has(to))];
         start = this.completeFrom === null ? to : end;
         this.problem = '';

@@ -1,4 +1,4 @@
-// The table of slow and failed I/Os. It is fetched for each snapshot while it is in sight.
+// The table of slow and failed I/Os. It is fetched for each snapshot while it is visible.
 
 const MAX_SLOW = 50;
 

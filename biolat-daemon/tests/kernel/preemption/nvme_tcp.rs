@@ -20,7 +20,7 @@ fn nvme_over_tcp_on_busy_cpus() {
     let paths = device.paths.each_ref().map(String::as_str);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
     let refusals = Refusals::of(&daemon);
-    // Earlier refusals are lost, including commands without a disk, which the disk statistics do not contain.
+    // Completions refused before this are lost, including commands without a disk, which are not in the disk statistics.
     attach_understudy(&daemon);
     let refused_before = refusals.read();
     let before = paths.map(|path| settled(&daemon, path));
@@ -48,7 +48,7 @@ fn nvme_over_tcp_on_busy_cpus() {
     assert!(!exceeds_loss_limit(growth.lost, growth.completions), "{growth:?}");
 }
 
-/// Uses as much CPU time as it gets.
+/// Uses as much CPU time as it can get.
 fn compute(stop: &StopFlag) {
     while !stop.is_set() {
         std::hint::spin_loop();

@@ -1,5 +1,5 @@
-//! A device disappears while a run of the probe for it is preempted. Its slots are not reused before that run has ended;
-//! otherwise its counts would appear in another device's series.
+//! A device disappears while a probe run for it is preempted. Its slots are not reused until that run has ended; otherwise the
+//! run's counts would appear in another device's series.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::support::{
     null_blk::NullBlk,
 };
 
-/// Devices whose discards take the free slots.
+/// Number of devices whose discards take the free slots.
 const OTHERS: usize = 24;
 /// Number of rounds after which every free slot has been used.
 const ROUNDS_OF_SLOTS: usize = 3;
@@ -52,7 +52,7 @@ impl Sysfs {
     }
 }
 
-/// Sends a uevent, after which the daemon scans the devices.
+/// Triggers a uevent, which makes the daemon scan the devices.
 fn announce(device: &NullBlk) {
     block::set_attribute(&device.name, "uevent", "change");
 }
@@ -71,7 +71,7 @@ fn device_removed_during_preempted_run() {
     let rounds = std::env::var("BIOLAT_TEST_REMOVALS").map_or(20, |rounds| rounds.parse().unwrap());
     set_preemption("full");
     let _unthrottled = Unthrottled::without_fair_server();
-    // Everything except the reader and the task that interrupts it must be able to continue.
+    // Everything except the reader and the task that interrupts it must be able to keep running.
     pin_to_cpu(1 - CPU);
     let (victim, canary) = (in_task(), in_task());
     let settings = [("irqmode", "0"), ("submit_queues", "2"), ("size", "16")];
@@ -82,7 +82,7 @@ fn device_removed_during_preempted_run() {
     let daemon =
         Daemon::start(&["--interval", "100ms", "--device", "nullb.*", "--workloads", "off", "--sysfs", path]);
     let refusals = Refusals::of(&daemon);
-    // While the understudy is attached, the daemon waits for runs of the probe.
+    // With the understudy attached, the daemon waits for probe runs to end.
     load(&[&canary.name, &victim.name], &Reader::open, || wait_for_refusal(&daemon));
     let mut wrong = Vec::new();
     for round in 0..rounds + ROUNDS_OF_SLOTS {
@@ -99,7 +99,7 @@ fn device_removed_during_preempted_run() {
             sysfs.remove(&victim.name);
             announce(&canary);
             wait_for("the removal", || count_removals(&daemon, &victim) > removals);
-            // Longer than any wait that the daemon could mistake for sufficient.
+            // Longer than any wait that the daemon might wrongly consider sufficient.
             thread::sleep(Duration::from_millis(200));
             discard();
         };
@@ -128,7 +128,7 @@ fn device_removed_during_preempted_run() {
     assert!(wrong.is_empty(), "wrong reads, writes and discards of devices with one discard each");
 }
 
-/// Holds up a run of the probe for the victim while `meanwhile` runs.
+/// Holds up a probe run for the victim while `meanwhile` runs.
 fn hold_probe(victim: &NullBlk, canary: &NullBlk, refusals: &Refusals, meanwhile: impl FnOnce()) {
     let stop = StopFlag::default();
     let (held, released) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -150,7 +150,7 @@ fn hold_probe(victim: &NullBlk, canary: &NullBlk, refusals: &Refusals, meanwhile
         assert!(held.load(Ordering::Acquire), "no run of the probe was preempted");
         let _released = Released(&released);
         meanwhile();
-        // The held run counts last.
+        // Stops the reader first, so the held run counts last.
         drop(stopper);
     });
 }

@@ -29,7 +29,7 @@ impl Awake {
                 become_idle_class();
                 while !stop.load(Ordering::Relaxed) {
                     (0..100).for_each(|_| std::hint::spin_loop());
-                    // Yields to other threads of this class, such as builds in parallel; they keep the CPU awake as well.
+                    // Yields to other threads of this class, such as parallel builds; they keep the CPU awake as well.
                     thread::yield_now();
                 }
             })
@@ -50,7 +50,7 @@ impl Drop for Awake {
 }
 
 fn become_idle_class() {
-    // SAFETY: a plain struct, for the calling thread.
+    // SAFETY: passes a plain struct, and affects only the calling thread.
     unsafe {
         let parameters = libc::sched_param { sched_priority: 0 };
         assert_eq!(libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters), 0);

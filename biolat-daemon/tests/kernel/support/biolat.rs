@@ -22,7 +22,7 @@ pub(crate) struct Biolat {
 }
 
 impl Biolat {
-    /// Starts the command and waits until it measures.
+    /// Starts the command and waits until it is measuring.
     pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = Folder::new(name, true);
         let (output, messages) = (folder.0.join("output"), folder.0.join("messages"));

@@ -27,7 +27,7 @@ impl BpfFileSystem {
 
     /// Returns the folder of each probe.
     fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        // The kernel has its own files there.
+        // The kernel puts files of its own there.
         names(self.path()).filter(|name| name.starts_with("biolat-probe-")).map(|name| self.path().join(name))
     }
 

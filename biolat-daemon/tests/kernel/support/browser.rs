@@ -28,7 +28,7 @@ impl Browser {
         Self { child, commands, results }
     }
 
-    /// Executes a command of `browser.py` and returns its result.
+    /// Executes a `browser.py` command and returns its result.
     fn execute(&mut self, command: &Value) -> Value {
         writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
         let line = self.results.next().expect("browser.py exited").unwrap();

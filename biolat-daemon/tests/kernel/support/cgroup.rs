@@ -41,7 +41,7 @@ impl Hierarchy {
         Cgroup { folder, path: path.to_owned() }
     }
 
-    /// Lets a cgroup's children be charged.
+    /// Enables I/O charging for a cgroup's children.
     pub(crate) fn delegate(&self, parent: &Cgroup) {
         if self.version == 2 {
             fs::write(parent.folder.join("cgroup.subtree_control"), "+io").unwrap();
@@ -88,7 +88,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A process that has just ended may still be in it.
+        // A process that has just exited may still be in the cgroup.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() || !self.folder.exists() {
                 return;

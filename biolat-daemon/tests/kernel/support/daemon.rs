@@ -1,4 +1,4 @@
-//! A daemon, started like a user starts it.
+//! A daemon, started the way a user would start it.
 
 use std::{
     ffi::OsString,
@@ -87,7 +87,7 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// Returns metrics that were read from the kernel after this call: those of the second collection to end from now.
+    /// Returns metrics read from the kernel after this call: the second collection to end from now.
     pub(crate) fn fresh(&self) -> Figures {
         let mut figures = Figures::scrape(self.address);
         for _ in 0..2 {
@@ -100,7 +100,7 @@ impl Daemon {
         figures
     }
 
-    /// Sends SIGTERM like a service manager. Returns the exit status and the time until the exit.
+    /// Sends SIGTERM, as a service manager would. Returns the exit status and the time until the exit.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();

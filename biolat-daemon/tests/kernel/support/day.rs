@@ -1,4 +1,4 @@
-//! A server with the synthetic history of a day: eight drives, with a stall, errors, a gap and a restart at known times.
+//! A server with a synthetic day of history: eight drives, with a stall, errors, a gap and a restart at known times.
 
 use std::{
     collections::BTreeMap,
@@ -34,15 +34,15 @@ pub(crate) const RESTART: u64 = 12 * HOUR;
 pub(crate) const GAP: u64 = 15 * HOUR;
 pub(crate) const GAP_LENGTH: u64 = HOUR / 2;
 
-/// Drive, number and latency of the reads that stalled.
+/// Drive, number and latency of the stalled reads.
 pub(crate) const STALLED: (usize, u64, f64) = (3, 3, 4.0);
 pub(crate) const FAILED_WRITES: u64 = 12;
 
-/// The readers and the writers, in the order of the ops.
+/// The reading and the writing workload, in the order of the ops.
 pub(crate) const WORKLOADS: [&str; 2] =
     ["/system.slice/<b>postgresql</b>.service", "/system.slice/backup.service"];
 
-/// A drive that is removed this long before the end.
+/// A drive that is removed, and how long before the end.
 pub(crate) const REMOVED: usize = 6;
 pub(crate) const REMOVAL: u64 = HOUR;
 
@@ -51,7 +51,7 @@ pub(crate) struct DayServer {
     pub(crate) address: SocketAddr,
     /// Time of the last collection, in seconds since the epoch.
     pub(crate) ended: u64,
-    /// Cumulative I/Os by collection time; if the clock was set back, at the later collection with that time.
+    /// Cumulative I/Os by collection time; if a time occurs twice because the clock was set back, at the later collection.
     ios: BTreeMap<u64, u64>,
     pub(crate) all_ios: u64,
     stop: watch::Sender<bool>,
@@ -96,7 +96,7 @@ impl DayServer {
         (Self::serve(day, ANY, true), set)
     }
 
-    /// Starts another daemon at the same address, which has collected for ten minutes.
+    /// Starts another daemon at the same address, one that has been collecting for ten minutes.
     pub(crate) fn restart(self) -> Self {
         self.stop.send_replace(true);
         self.thread.join().unwrap();
@@ -143,7 +143,7 @@ pub(crate) const MEMORY: usize = 32 << 20;
 /// Any free port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The snapshot of the next collection, and the clocks.
+/// The history, the snapshot of the next collection, and the clocks.
 struct Day {
     history: SharedHistory,
     snapshot: Snapshot,
@@ -184,7 +184,7 @@ impl Day {
         }
     }
 
-    /// The retained history does not depend on how often older hours were collected.
+    /// Collects less often in the older hours, which does not change the retained history.
     fn collect_all(&mut self) {
         for (until, interval) in [(2 * HOUR, 60), (600, 10), (0, 5)] {
             while self.now < self.end - until {

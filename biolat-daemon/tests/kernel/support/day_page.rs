@@ -15,12 +15,12 @@ pub(crate) fn open(day: &DayServer, fragment: &str, options: &Value) -> Browser 
     browser
 }
 
-/// Waits for the requested range.
+/// Waits until the requested range has loaded.
 pub(crate) fn loaded(browser: &mut Browser) {
     browser.wait_for("biolat.state.range && !biolat.state.loading && biolat.state.drawn > 0");
 }
 
-/// Returns left, top, width and height of an element.
+/// Returns the left, top, width and height of an element.
 pub(crate) fn place(browser: &mut Browser, id: &str) -> [f64; 4] {
     let place = browser.evaluate(&format!(
         "(() => {{ const box = document.getElementById('{id}').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]; }})()"
@@ -38,7 +38,7 @@ pub(crate) fn assert_range_is_exact(browser: &mut Browser, day: &DayServer) {
     assert_eq!(count, day.ios(from, to), "{from} to {to}");
 }
 
-/// Asserts that the I/Os of both workloads, and those of all sizes, add up to all I/Os of the range.
+/// Asserts that the I/Os of both workloads, and of all sizes, add up to all I/Os of the range.
 pub(crate) fn assert_workloads_and_sizes_add_up(browser: &mut Browser, day: &DayServer) {
     assert_range_is_exact(browser, day);
     let all = browser.evaluate("biolat.state.count").as_u64().unwrap();

@@ -36,7 +36,7 @@ static OPS: LazyLock<Vec<(String, &str)>> = LazyLock::new(|| {
     let ops = ["req_op", "req_opf"].into_iter().flat_map(|name| btf.enumerators(name));
     let ops = ops.filter_map(|(name, number)| Some((name.strip_prefix("REQ_OP_")?.to_lowercase(), number)));
     let is_accounted = |op: &str| !is_passthrough(op) || release() < Release(5, 18);
-    // Some zone ops have even numbers on some kernels.
+    // On some kernels, some zone ops have even numbers and are accounted as reads.
     let group = |op: &str, number| match op {
         "discard" => DISCARD,
         "flush" => FLUSH,

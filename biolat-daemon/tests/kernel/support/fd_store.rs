@@ -61,7 +61,7 @@ impl FdStore {
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         let pass_fds = move || {
             for (fd, number) in fds.iter().zip(3..) {
-                // SAFETY: plain numbers; nothing else owns these descriptors of the child.
+                // SAFETY: plain numbers; nothing else owns these descriptors in the child.
                 if unsafe { libc::dup2(*fd, number) } < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -98,7 +98,7 @@ impl FdStore {
         stored.iter().map(|(name, fds)| (name.clone(), fds.iter().map(duplicate).collect())).collect()
     }
 
-    /// Puts descriptors back that the daemon has removed.
+    /// Puts back descriptors that the daemon has removed.
     pub(crate) fn restore(&self, more: Stored) {
         let duplicate_above_300 =
             |(name, fds): (_, Vec<_>)| (name, fds.iter().map(duplicate_above_300).collect());
@@ -123,7 +123,7 @@ impl Drop for FdStore {
     }
 }
 
-/// Duplicates a descriptor to a number beyond those that a daemon receives.
+/// Duplicates a descriptor to a number above any that a daemon receives.
 fn duplicate_above_300(fd: &OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(fd, 300).unwrap()
 }

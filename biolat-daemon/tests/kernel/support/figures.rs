@@ -17,7 +17,7 @@ use super::{diskstats::Fields, http, kernel, native::decode};
 pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
 
-/// Maximum number of reads that look for partitions of a new disk.
+/// Maximum number of reads that look for partitions on a new disk.
 const SCAN_READS: f64 = 8.0;
 
 /// The metrics of one scrape.
@@ -43,7 +43,7 @@ impl Figures {
     }
 
     /// Asserts that the counts by size add up to the totals. Only I/Os that fail before they are dispatched (on a removed drive)
-    /// have a band and no device latency.
+    /// have a band but no device latency.
     fn assert_sizes_add_up(&self) {
         for metric in self.metrics("biolat_io_size_bytes", &[]) {
             let label = |name: &str| {
@@ -109,7 +109,7 @@ impl Figures {
             let ios = sum("biolat_workload_ios_total", &labels);
             assert_eq!(ios + ended, total.sample_count as f64, "{what}, {ended} of ended workloads");
             if ended > 0.0 {
-                // Of ended workloads only the I/Os are exposed.
+                // For ended workloads, only the I/Os are exposed.
                 continue;
             }
             let bytes = self.value("biolat_io_bytes_total", &labels);
@@ -295,7 +295,7 @@ pub(crate) fn quantile_index(buckets: &[(i32, u64)], quantile: f64) -> i32 {
     panic!("no bucket holds the quantile {quantile}")
 }
 
-/// Returns the native index of a latency.
+/// Returns the native bucket index of a latency.
 pub(crate) fn index_of(seconds: f64) -> i32 {
     (seconds.log2() * 8.0).ceil() as i32
 }

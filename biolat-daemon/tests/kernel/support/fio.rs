@@ -33,7 +33,7 @@ impl Report {
         Self(serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap())
     }
 
-    /// Returns the median time in seconds from the submission until fio saw the completion.
+    /// Returns the median time in seconds from submission until fio saw the completion.
     pub(crate) fn median(&self) -> f64 {
         self.reads()["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap() / 1e9
     }
@@ -71,7 +71,7 @@ pub(crate) fn longest_churn_latency(device: &Path, seconds: u32) -> f64 {
     longest[0].max(longest[1]) / 1e9
 }
 
-/// Random 4 KiB writes with a constant depth, until dropped. They stay within 64 MiB, because deleting a file with writes
+/// Random 4 KiB writes at a constant queue depth, until dropped. They stay within 64 MiB, because deleting a file with writes
 /// scattered all over it takes a long time on a disk.
 pub(crate) struct Writers(Child);
 

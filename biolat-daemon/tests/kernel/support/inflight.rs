@@ -1,4 +1,4 @@
-//! The daemon's figures about a device's I/Os in flight.
+//! The daemon's figures for a device's I/Os in flight.
 
 use std::{
     path::PathBuf,
@@ -83,7 +83,7 @@ pub(crate) fn check_churn(daemon: &Daemon, devices: &[(&str, PathBuf)]) {
              {exact} were exact",
             shown.len()
         );
-        // A fast device has nothing in flight while another program uses the CPU.
+        // Sums over all devices, because a fast device has nothing in flight while another program uses the CPU.
         busy_collections += busy;
         assert!(exact > 0, "{shown:?}");
         assert!(

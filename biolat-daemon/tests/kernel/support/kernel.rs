@@ -25,7 +25,8 @@ pub(crate) fn scans_partitions_without_dispatch_times() -> bool {
     release() < Release(5, 15)
 }
 
-/// Raises the locked memory limit of this process and its children, like the systemd unit, if BPF maps count against it.
+/// Raises the locked memory limit of this process and its children, as the systemd unit does, on kernels where BPF maps count
+/// against it.
 pub(crate) fn unlimit_locked_memory() {
     if release() > Release::LAST_WITH_MEMLOCK {
         return;

@@ -1,4 +1,4 @@
-//! Access to kernel memory by DMA, with QEMU's device `edu`, for states that no setting can produce.
+//! Access to kernel memory by DMA, with QEMU's `edu` device, for states that no setting can produce.
 //!
 //! <https://www.qemu.org/docs/master/specs/edu.html>
 
@@ -32,7 +32,7 @@ impl KernelMemory {
         let folder = find();
         fs::write(folder.join("enable"), "1").unwrap();
         let configuration = OpenOptions::new().read(true).write(true).open(folder.join("config")).unwrap();
-        // Memory space and bus master.
+        // Enables memory space and bus mastering.
         configuration.write_all_at(&[0x06], 4).unwrap();
         let registers = OpenOptions::new()
             .read(true)
@@ -58,7 +58,7 @@ impl KernelMemory {
     /// Returns the value at a kernel address.
     pub(crate) fn read(&self, address: u64) -> u64 {
         self.copy(physical(address), BUFFER, START);
-        // The CPU cannot read the buffer, so copy it to a page of ours.
+        // The CPU cannot read the buffer, so copy it to one of our pages.
         let page = Page::new();
         self.copy(BUFFER, page.physical(), START | TO_MEMORY);
         page.number()
@@ -104,8 +104,8 @@ fn find() -> PathBuf {
 /// Start of memory in QEMU's machines.
 const MEMORY: u64 = if cfg!(target_arch = "aarch64") { 1 << 30 } else { 0 };
 
-/// Returns the physical address for one in the direct map of all memory. The lower bits of the map's base are zero unless it is
-/// randomized.
+/// Returns the physical address of an address in the direct map of all memory. The lower bits of the map's base are zero unless
+/// it is randomized.
 fn physical(address: u64) -> u64 {
     MEMORY + (address & ((1 << 39) - 1))
 }

@@ -77,7 +77,7 @@ impl Target {
         self.0.read_exact_at(buffer, place)
     }
 
-    /// Fills the device, so reads find data and no holes.
+    /// Fills the device, so reads find data, not holes.
     pub(crate) fn fill(&self) {
         let chunk = vec![Block([0xa5; BLOCK]); 256];
         for number in 0..512_u64 {
@@ -95,7 +95,7 @@ impl Target {
         self.on_ranges(BLKDISCARD, place, count);
     }
 
-    /// Zeroes `count` ranges of 64 KiB, by a command if the device has one, otherwise by writing data.
+    /// Zeroes `count` ranges of 64 KiB, with a command if the device has one, otherwise by writing data.
     pub(crate) fn zero(&self, place: u64, count: u64) {
         const BLKZEROOUT: libc::Ioctl = 0x127f;
         self.on_ranges(BLKZEROOUT, place, count);
@@ -177,7 +177,7 @@ impl StopFlag {
     }
 }
 
-/// Reads and writes regularly until the flag is set.
+/// Reads and writes at short intervals until the flag is set.
 pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
     let target = Target::open(device);
     while !stop.is_set() {
@@ -188,7 +188,7 @@ pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
     }
 }
 
-/// Reads regularly until the flag is set.
+/// Reads at short intervals until the flag is set.
 pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
     let target = Target::open(device);
     while !stop.is_set() {
@@ -197,8 +197,8 @@ pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
     }
 }
 
-/// Reads and writes single blocks from twelve threads until the flag is set. Asserts that no call fails, and returns their
-/// number.
+/// Reads and writes single blocks from twelve threads until the flag is set. Asserts that no call fails, and returns the number
+/// of calls.
 pub(crate) fn read_and_write(device: &Path, stop: &StopFlag) -> u64 {
     let calls = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -227,7 +227,7 @@ pub(crate) fn read_and_write(device: &Path, stop: &StopFlag) -> u64 {
 pub(crate) struct SpinBarrier(AtomicU64);
 
 impl SpinBarrier {
-    /// Waits for the other thread to reach this round, for at most 10 s.
+    /// Waits up to 10 s for the other thread to reach this round.
     pub(crate) fn wait_for_round(&self, round: u64) {
         let began = Instant::now();
         self.0.fetch_add(1, Ordering::AcqRel);
@@ -241,7 +241,7 @@ impl SpinBarrier {
     }
 }
 
-/// Runs this on two threads at once, one on each of the first two CPUs.
+/// Runs `work` on two threads at once, one on each of the first two CPUs.
 pub(crate) fn on_two_cpus(work: impl Fn(u64) + Sync) {
     thread::scope(|scope| {
         for cpu in 0..2 {
@@ -256,7 +256,7 @@ pub(crate) fn on_two_cpus(work: impl Fn(u64) + Sync) {
 
 /// Pins the calling thread to a CPU.
 pub(crate) fn pin_to_cpu(cpu: usize) {
-    // SAFETY: a plain struct, for the calling thread.
+    // SAFETY: the set is a plain bit mask, and 0 means the calling thread.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);

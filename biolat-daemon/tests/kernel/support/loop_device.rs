@@ -14,18 +14,18 @@ pub(crate) struct LoopDevice {
 const MIB: u64 = 1 << 20;
 
 impl LoopDevice {
-    /// Attaches a device of 512 MiB: backed by memory if `fast`, otherwise by a disk, bypassing the page cache.
+    /// Attaches a 512 MiB device: backed by memory if `fast`, otherwise by a disk, bypassing the page cache.
     pub(crate) fn attach(name: &str, fast: bool) -> Self {
         Self::attach_in(Folder::new(name, fast), !fast)
     }
 
-    /// Attaches a device of 512 MiB with its file in this folder.
+    /// Attaches a 512 MiB device backed by a file in this folder.
     pub(crate) fn attach_in(folder: Folder, direct: bool) -> Self {
         let file = make_file(&folder, "a");
         let direct = if direct { "--direct-io=on" } else { "--direct-io=off" };
         let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
         let name = path.trim().trim_start_matches("/dev/").to_owned();
-        // Attributes of a loop device outlive its file, so reset those that an earlier user may have set.
+        // A loop device keeps its attributes after its file is detached, so reset any that an earlier user may have set.
         block::set_attribute(&name, "queue/iostats", "1");
         Self { name, folder }
     }

@@ -80,9 +80,9 @@ impl Resources {
         }
     }
 
-    /// Asserts that the daemon uses no more than in the `first` measurement, except for slots in quarantine and for pages kept by
-    /// the allocator or the page cache: identical runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would
-    /// use 35 MiB.
+    /// Asserts that the daemon uses no more than in the `first` measurement, apart from quarantined slots and pages kept by the
+    /// allocator or the page cache: identical runs used 5.8 to 9.8 MiB. Leaking one series for each of 5,000 devices would take
+    /// 35 MiB.
     pub(crate) fn assert_no_growth_since(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
         let chunks = |resources: &Self| resources.slots / 4.0;
@@ -103,7 +103,7 @@ pub(crate) fn slots(series: u64) -> u64 {
     4 * (series + spare).div_ceil(4)
 }
 
-/// Returns the bytes of the per-CPU maps with this many slots.
+/// Returns the size in bytes of per-CPU maps with this many slots.
 pub(crate) fn slot_bytes(slots: u64) -> u64 {
     slots * possible_cpus() * SERIES_BYTES
 }

@@ -1,4 +1,4 @@
-//! Shared code of the kernel tests: devices, load with known counts, daemons and their metrics.
+//! Code shared by the kernel tests: devices, load with known counts, daemons and their metrics.
 
 pub(crate) mod awake;
 pub(crate) mod biolat;

@@ -8,7 +8,7 @@ use super::{Folder, run};
 pub(crate) struct Mount(Folder);
 
 impl Mount {
-    /// Mounts with these arguments to mount(8), without the mount point, which is appended.
+    /// Runs mount(8) with these arguments, followed by the mount point.
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
         let mount = Self(Folder::new(&format!("{name}-mount"), true));
         run("mount", &[arguments, &[mount.place()]].concat());
@@ -46,7 +46,7 @@ pub(crate) fn make(filesystem: &str, device: &Path) {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // The kernel may still be detaching the loop device of a file.
+        // A loop device on one of its files may still be detaching.
         for _ in 0..50 {
             let unmounted = Command::new("umount").arg(&self.0.0).output();
             if unmounted.is_ok_and(|output| output.status.success()) {

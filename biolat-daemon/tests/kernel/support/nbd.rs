@@ -1,4 +1,4 @@
-//! Devices of the nbd driver. A thread of the test is the server and determines the latency of each request.
+//! nbd devices. A thread of the test is the server and determines the latency of each request.
 
 use std::{
     fs::{File, OpenOptions},
@@ -30,14 +30,14 @@ const WRITE: u32 = 1;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = (256 << 20) / BLOCK;
 
-/// A device of 256 MiB, removed on drop.
+/// A 256 MiB device, removed on drop.
 pub(crate) struct Nbd {
     pub(crate) name: String,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Nbd {
-    /// Attaches device 0 or 1. Its server handles one request at a time, takes at least `latency(bytes)` for it, and returns
+    /// Attaches device 0 or 1. Its server handles one request at a time, takes at least `latency(bytes)` for each, and returns
     /// zeros for reads.
     pub(crate) fn attach(number: usize, latency: fn(usize) -> Duration) -> Self {
         run("modprobe", &["nbd", "nbds_max=2", "max_part=0"]);
@@ -50,7 +50,7 @@ impl Nbd {
         let socket: RawFd = drivers.as_raw_fd();
         control(&device, SET_SOCK, usize::try_from(socket).unwrap()).unwrap();
         let server = thread::spawn(move || serve(ours, latency));
-        // Returns when the device is disconnected.
+        // Blocks until the device is disconnected.
         let driver = thread::spawn(move || control(&device, DO_IT, 0).unwrap());
         let nbd = Self { name, threads: vec![server, driver] };
         wait_for("the size of the nbd device", || block::number(&nbd.name, "size") > 0);
@@ -79,7 +79,7 @@ fn open(name: &str) -> File {
 }
 
 fn control(device: &File, request: libc::Ioctl, argument: usize) -> io::Result<()> {
-    // SAFETY: the argument of these requests is a number.
+    // SAFETY: these requests take an integer argument.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), request, argument) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

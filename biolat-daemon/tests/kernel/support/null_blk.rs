@@ -1,4 +1,4 @@
-//! Devices of the null_blk driver, with configurable properties and latency.
+//! null_blk devices with configurable properties and latency.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ pub(crate) struct NullBlk {
 }
 
 impl NullBlk {
-    /// Creates a device of 256 MiB with these configfs settings.
+    /// Creates a 256 MiB device with these configfs settings.
     pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
         let root = PathBuf::from("/sys/kernel/config/nullb");
         let number = (0..).find(|number| !root.join(format!("nullb{number}")).exists()).unwrap();
@@ -18,7 +18,7 @@ impl NullBlk {
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let device = Self { name, folder };
         for (setting, value) in [("size", "256")].iter().chain(settings).chain(&[("power", "1")]) {
-            // Before 5.16 there are no polling queues.
+            // Kernels before 5.16 have no polling queues.
             if (*setting, *value) == ("poll_queues", "0") && !device.folder.join(setting).exists() {
                 continue;
             }

@@ -23,7 +23,7 @@ pub(crate) struct TwoPaths {
 struct Target {
     subsystem: PathBuf,
     ports: [PathBuf; 2],
-    /// The disk of the namespace. It has no requests of its own, whose completions could interrupt the probe.
+    /// The disk behind the namespace. It is bio-based: completions of requests of its own could interrupt the probe.
     _drive: NullBlk,
 }
 
@@ -60,7 +60,7 @@ impl TwoPaths {
         Self { head, paths: SERVICES.map(path_over), target }
     }
 
-    /// Breaks the connection of the second path; the port then refuses new ones.
+    /// Disconnects the second path; its port then refuses new connections.
     pub(crate) fn disconnect_second(&self) {
         fs::remove_file(self.target.link(1)).unwrap();
     }
@@ -69,7 +69,7 @@ impl TwoPaths {
         symlink(&self.target.subsystem, self.target.link(1)).unwrap();
     }
 
-    /// Sets the second path's access to the namespace (ANA).
+    /// Sets the ANA state of the second path.
     pub(crate) fn set_access_of_second(&self, access: &str) {
         fs::write(self.target.ports[1].join("ana_groups/1/ana_state"), access).unwrap();
     }
@@ -108,7 +108,7 @@ impl Target {
         target
     }
 
-    /// Returns the link that makes a port serve the subsystem.
+    /// Returns the path of the symlink that exports the subsystem through a port.
     fn link(&self, port: usize) -> PathBuf {
         self.ports[port].join("subsystems").join(NQN)
     }

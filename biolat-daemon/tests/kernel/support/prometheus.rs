@@ -12,19 +12,19 @@ use super::{Folder, http, prometheus_server::PrometheusServer};
 
 const NATIVE: &str = "scrape_native_histograms: true, ";
 
-/// A running server, and its files.
+/// A running server and its files.
 pub(crate) struct Prometheus {
     server: PrometheusServer,
     _folder: Folder,
 }
 
 impl Prometheus {
-    /// Starts the Prometheus in PATH, with native histograms.
+    /// Starts Prometheus from PATH with native histograms.
     pub(crate) fn scraping(target: SocketAddr) -> Self {
         Self::start(target, &["--enable-feature=native-histograms"])
     }
 
-    /// Starts the Prometheus in PATH, with these flags.
+    /// Starts Prometheus from PATH with these flags.
     pub(crate) fn start(target: SocketAddr, features: &[&str]) -> Self {
         let name = if features.is_empty() { "prometheus-classic" } else { "prometheus" };
         let config = format!(
@@ -34,18 +34,18 @@ impl Prometheus {
         Self::run(name, "prometheus".as_ref(), features, &[("prometheus.yml", &config)])
     }
 
-    /// Starts the Prometheus in PATH with these alert rules, evaluated twice a second.
+    /// Starts Prometheus from PATH with these alert rules, evaluated twice a second.
     pub(crate) fn alerting(name: &str, target: SocketAddr, alerts: &str) -> Self {
         Self::with_rules(name, "prometheus".as_ref(), target, "500ms", "", &[("alerts.yml", alerts)])
     }
 
-    /// Starts a new Prometheus with native histograms, and with recording rules in addition to the alert rules.
+    /// Starts Prometheus 3.8 or later with native histograms, and with recording rules in addition to the alert rules.
     pub(crate) fn recording(name: &str, target: SocketAddr, recording: &str, alerts: &str) -> Self {
         let rules = [("recording.yml", recording), ("alerts.yml", alerts)];
         Self::with_rules(name, &new_program(), target, "500ms", NATIVE, &rules)
     }
 
-    /// Starts the new Prometheus of the guests with native histograms and these rules. It scrapes and evaluates only once a
+    /// Starts the guests' Prometheus (3.8 or later) with native histograms and these rules. It scrapes and evaluates only once a
     /// second, because an emulated machine is slow.
     pub(crate) fn in_guest(name: &str, target: SocketAddr, rules: &[(&str, &str)]) -> Self {
         Self::with_rules(name, "prometheus".as_ref(), target, "1s", NATIVE, rules)
@@ -69,7 +69,7 @@ impl Prometheus {
         Self::run(name, program, &[], &[&[("prometheus.yml", config.as_str())], rules].concat())
     }
 
-    /// Starts any program with these files in a folder: `prometheus.yml` and the files it refers to.
+    /// Starts this Prometheus binary with these files in a folder: `prometheus.yml` and the files it refers to.
     pub(crate) fn run(name: &str, program: &OsStr, flags: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = Folder::new(name, false);
         for (file, text) in files {
@@ -79,7 +79,7 @@ impl Prometheus {
         Self { server: PrometheusServer::start(program, &config, &data, flags), _folder: folder }
     }
 
-    /// Returns the data of an API response, or `None` while there is no response.
+    /// Returns the data of an API response, or `None` if there is no response yet.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         let answer = http::get(self.server.address, &format!("/api/v1/{path}"), "").ok()?;
         let mut json: Value = serde_json::from_slice(&answer.body).ok()?;
@@ -105,16 +105,16 @@ impl Prometheus {
     }
 }
 
-/// Path of a Prometheus 3.8 or later.
+/// Path to Prometheus 3.8 or later.
 pub(crate) fn new_program() -> OsString {
     std::env::var_os("BIOLAT_TEST_PROMETHEUS")
         .expect("set BIOLAT_TEST_PROMETHEUS to a Prometheus 3.8 or later; cargo xtask does")
 }
 
-/// The deployed alert rules, compiled in because guests have no sources.
+/// The deployed alert rules, compiled in because guests have no source tree.
 pub(crate) const ALERT_RULES: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
-/// Returns the alert rules with texts replaced in the rules of one alert.
+/// Returns the alert rules, with text replaced in the rules of one alert.
 pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String {
     const START: &str = "- alert: ";
     let mut rules: Vec<_> = ALERT_RULES.split(START).map(str::to_owned).collect();
@@ -129,7 +129,7 @@ pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String 
     rules.join(START)
 }
 
-/// Returns only the rule of this alert, with texts replaced: an emulated machine needs a second to evaluate all rules.
+/// Returns only the rule of this alert, with text replaced: an emulated machine needs a second to evaluate all rules.
 pub(crate) fn alert_rule_with(alert: &str, changes: &[(&str, &str)]) -> String {
     let rules = alert_rules_with(alert, changes);
     let start = format!("      - alert: {alert}\n");

@@ -1,4 +1,4 @@
-//! A program that runs for a while, during which no RCU grace period ends, as if a task were preempted in the probe.
+//! A BPF program that runs for a while and holds up RCU grace periods, like a task preempted in the probe.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_type};
 /// Size of the buffer that the program copies repeatedly; the maximum for an array value on older kernels.
 const BYTES: usize = 4 << 20;
 
-/// Maximum number of rounds. The verifier walks each round of the loop, and would not walk many more.
+/// Maximum number of rounds. The verifier walks every round of the loop, and would reject many more.
 const MOST_ROUNDS: u64 = 4_000;
 const COPIES_PER_ROUND: usize = 20;
 
@@ -86,7 +86,7 @@ fn zeroed() -> bpf_attr {
 }
 
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i32> {
-    // SAFETY: every pointer in `attr` is to a live buffer, and the kernel writes to none of them.
+    // SAFETY: every pointer in `attr` points to a live buffer, and the kernel writes to none of them.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attr), size_of::<bpf_attr>())
     };

@@ -1,4 +1,4 @@
-//! A drive of the scsi_debug driver: in memory, with injectable faults.
+//! A scsi_debug drive: in memory, with injectable faults.
 
 use std::{thread, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
 }
 
 impl ScsiDebug {
-    /// Loads a drive of 256 MiB. Skips the test and returns `None` where the kernels lack the driver.
+    /// Loads the driver with a 256 MiB drive. Skips the test and returns `None` if the kernels lack the driver.
     pub(crate) fn load() -> Option<Self> {
         if cfg!(target_arch = "aarch64") {
             kernel::skip("Debian's kernels for arm64 have no scsi_debug");
@@ -40,7 +40,7 @@ impl ScsiDebug {
         Some(Self { name })
     }
 
-    /// Injects a fault into every nth command; 0 stops that.
+    /// Injects a fault into every nth command, or into none if `every` is 0.
     pub(crate) fn inject(&self, fault: Fault, every: u32) {
         let set = |name: &str, value: String| {
             std::fs::write(format!("/sys/bus/pseudo/drivers/scsi_debug/{name}"), value).unwrap();

@@ -1,4 +1,4 @@
-//! Disk statistics and metrics of the same moment, and the growth between two such moments.
+//! Disk statistics and metrics from the same moment, and the growth between two moments.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Moment {
     pub(crate) figures: Figures,
 }
 
-/// Waits until the device is quiet, and returns such a moment.
+/// Waits until the device is quiet, then returns its statistics and metrics.
 pub(crate) fn settled(daemon: &Daemon, device: &str) -> Moment {
     for _ in 0..40 {
         let diskstats = Stat::of(device);
@@ -28,7 +28,7 @@ pub(crate) fn settled(daemon: &Daemon, device: &str) -> Moment {
     panic!("{device} is never quiet");
 }
 
-/// Growth between two such moments.
+/// Growth between two moments.
 pub(crate) struct Growth<'a> {
     device: &'a str,
     before: &'a Figures,
@@ -58,14 +58,14 @@ impl Growth<'_> {
         self.by(|figures| figures.bytes(self.device, group))
     }
 
-    /// Returns an op's requests by size: the exponent of a bucket's upper bound in bytes, and its growth.
+    /// Returns the growth of an op's size buckets, by the exponent of the bucket's upper bound in bytes.
     pub(crate) fn sizes(&self, op: &str) -> BTreeMap<i32, u64> {
         let before = self.before.sizes(self.device, op);
         let grown = |(exponent, count)| (exponent, count - before.get(&exponent).unwrap_or(&0));
         self.after.sizes(self.device, op).into_iter().map(grown).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns an op's requests by band.
+    /// Returns the growth of an op's requests by size band.
     pub(crate) fn bands(&self, op: &str) -> BTreeMap<&str, u64> {
         let before: BTreeMap<_, _> = self.before.bands(self.device, op).into_iter().collect();
         let grown = |(band, now): (_, &Histogram)| {
@@ -84,8 +84,8 @@ impl Growth<'_> {
         self.by(|figures| figures.lost(reason))
     }
 
-    /// Asserts that the probe missed few completions. The kernel sometimes does not run it, even with every CPU kept awake.
-    /// Missed completions are always accounted for, see [`compare`].
+    /// Asserts that the probe missed few completions. The kernel sometimes does not run the probe, even with every CPU kept
+    /// awake. Missed completions are always accounted for: see [`compare`].
     pub(crate) fn assert_few_missed(&self) {
         let all: u64 = self.completions.iter().sum();
         assert!(self.missed * 200 <= all, "{}: {} of {all} missed", self.device, self.missed);
@@ -105,9 +105,9 @@ pub(crate) fn compare<'a>(device: &'a str, before: &'a Moment, after: &'a Moment
     growth
 }
 
-/// Like [`compare`], but allows losses by recursion: if an interrupt of any disk finds the probe already running on its CPU, the
-/// kernel does not run it again and counts the completion as lost. A loss on another disk can hide a completion missed on this
-/// one.
+/// Like [`compare`], but allows losses by recursion: if an interrupt from any disk arrives on a CPU that is already running the
+/// probe, the kernel does not run it again, and the completion counts as lost. A loss on another disk can hide a completion
+/// missed on this one.
 pub(crate) fn compare_except_recursion<'a>(
     device: &'a str,
     before: &'a Moment,
@@ -123,7 +123,7 @@ pub(crate) fn compare_except_recursion<'a>(
     growth
 }
 
-/// Like [`compare`], but allows losses: at most as many completions are uncounted as are lost.
+/// Like [`compare`], but allows losses: no more completions may be uncounted than are lost.
 pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) -> Growth<'a> {
     let mut growth = Growth {
         device,
@@ -162,7 +162,7 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
     growth
 }
 
-/// Returns the losses to which a test's device can contribute, by reason.
+/// Returns, by reason, the losses that a test's device can contribute to.
 fn device_losses(figures: &Figures) -> Vec<(&'static str, u64)> {
     const REASONS: [&str; 5] = ["iostats_off", "no_room", "clock", "recursion", "unknown_device"];
     REASONS.into_iter().map(|reason| (reason, figures.lost(reason))).collect()

@@ -4,7 +4,7 @@ use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
 
 use super::{daemon::Daemon, http};
 
-/// Returns a device's I/Os that are in the log now, in order of completion.
+/// Returns a device's I/Os currently in the log, in order of completion.
 pub(crate) fn slow_ios(daemon: &Daemon, device: &str) -> Vec<SlowIo> {
     let answer = http::get(daemon.address, "/api/v1/slow", "").unwrap();
     assert_eq!(answer.status, 200, "{}", answer.head);

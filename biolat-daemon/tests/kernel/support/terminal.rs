@@ -28,7 +28,7 @@ pub(crate) struct Screen {
     pub(crate) alternate: bool,
     /// Whether the cursor is visible.
     pub(crate) cursor: bool,
-    /// Whether the terminal's modes are the initial ones.
+    /// Whether the terminal modes are back to their initial values.
     pub(crate) restored: bool,
     /// `runs`, `stopped` or `ended`.
     pub(crate) state: String,
@@ -41,14 +41,14 @@ impl Screen {
         self.lines.iter().any(|line| line.contains(text))
     }
 
-    /// Whether screen, cursor and modes are in their initial state.
+    /// Whether the screen, cursor and modes are in their initial state.
     pub(crate) fn is_restored(&self) -> bool {
         !self.alternate && self.cursor && self.restored
     }
 }
 
 impl Terminal {
-    /// Runs a program in a terminal of 80 columns and 24 lines.
+    /// Runs a program in an 80x24 terminal.
     pub(crate) fn run(program: &OsStr, arguments: &[&str]) -> Self {
         let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/support/terminal.py");

@@ -1,4 +1,4 @@
-//! The kernel's tracing, as an independent counter of tracepoint events.
+//! Kernel tracing as an independent counter of tracepoint events.
 
 use std::{fs, path::PathBuf};
 

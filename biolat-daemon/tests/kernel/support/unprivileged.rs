@@ -30,7 +30,7 @@ pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
     let mut command = Command::new(program);
     command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
     let change_user = move || {
-        // SAFETY: plain numbers.
+        // SAFETY: integers, and a null pointer that setgroups does not read.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_KEEPCAPS, 1) < 0
                 || libc::setgroups(0, std::ptr::null()) < 0

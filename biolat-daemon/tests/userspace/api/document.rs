@@ -20,7 +20,7 @@ use biolat_model::{
 };
 use serde_json::{Value, json};
 
-/// Returns a snapshot with every field set. Keys that are kernel names have the placeholders of the document.
+/// Returns a snapshot with every field set. Uses the document's placeholders for keys that are kernel names.
 fn everything() -> Value {
     let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
     let series = SeriesView {
@@ -90,7 +90,7 @@ fn slow_log() -> ApiSlowLog {
     ApiSlowLog::of(&Snapshot { slow: [io].into(), ..Snapshot::default() }, Some(Duration::ZERO))
 }
 
-/// Returns a history whose devices and I/Os are those of the other documents.
+/// Returns a history with the same devices and I/Os as the other documents.
 fn history() -> Value {
     let interval = Period {
         began: UNIX_EPOCH,

@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 const PATH: &str = "/api/v1/events";
-/// Longer than the interval of admission checks, even on a busy machine.
+/// Longer than the interval between admission checks, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A client that reads an event stream.
@@ -104,7 +104,7 @@ async fn sends_event_per_collection() {
             .read_until(&format!("event: collection\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"]))
             .await;
         assert_eq!(listener.count("event: collection\n"), number as usize, "{}", listener.text);
-        // A client that already has the snapshot of this event asks again.
+        // A client that already has this event's snapshot requests it again.
         let again = server.get("/api/v1/snapshot", &format!("If-None-Match: {tag}\r\n")).await;
         assert_eq!(again.status, 304);
     }
@@ -121,7 +121,7 @@ async fn sends_event_per_collection() {
     );
 }
 
-/// The time limits for a request head and for a response do not apply to it.
+/// The time limits for a request head and for a response do not apply to an event stream.
 #[tokio::test]
 async fn idle_stream_stays_open_with_heartbeats() {
     let short = Duration::from_millis(300);
@@ -151,7 +151,7 @@ async fn closes_stream_at_maximum_age() {
 
 #[tokio::test]
 async fn limits_number_of_streams() {
-    // An eighth of the connections at most.
+    // Streams may take at most an eighth of the connections.
     let limits = Limits { connections: 16, streams: 32, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut listeners = vec![Listener::new(&server).await, Listener::new(&server).await];
@@ -162,9 +162,9 @@ async fn limits_number_of_streams() {
         assert!(refused.text().contains("/api/v1/snapshot"));
     }
     assert_eq!(server.get("/metrics", "").await.status, 200);
-    // A HEAD request does not take a stream.
+    // A HEAD request does not count as a stream.
     assert_eq!(server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\n\r\n")).await.status, 200);
-    // A client that disconnects frees its stream, a hundred times in a row.
+    // A client that disconnects frees its stream; repeat this a hundred times.
     for _ in 0..100 {
         drop(listeners.pop());
         let began = Instant::now();
@@ -180,7 +180,7 @@ async fn limits_number_of_streams() {
     listeners[0].read_until("event: collection").await;
 }
 
-/// Opens a stream that is never read, and publishes so many snapshots that the socket buffers cannot hold their events.
+/// Opens a stream that is never read, and publishes more snapshots than the socket buffers can hold events for.
 async fn unread_stream(server: &Server, first: &Snapshot) -> TcpStream {
     // The listener has set its socket options by now; new connections inherit them.
     assert_eq!(server.get("/-/ready", "").await.status, 200);

@@ -73,8 +73,7 @@ async fn serves_range() {
     assert_eq!(bytes, [11, 12, 13, 14, 15]);
     let op = &answer.intervals[0].devices[0].series[0];
     assert_eq!((op.histograms[3].count(), op.histograms[3].sum_ns), (160 * 11, 11_000));
-    // Sizes and workloads are included; I/O that belongs to no workload is attributed to `other` (first read: no workload's I/O
-    // is).
+    // Sizes and workloads are included. The workload has bytes but no latencies, so every I/O is attributed to `other`.
     assert_eq!(answer.breakdown_from, answer.complete_from);
     assert_eq!(op.sizes.as_ref().unwrap().requests.buckets, [(12, 160 * 11)]);
     let workloads = answer.intervals[0].workloads.as_ref().unwrap();
@@ -172,7 +171,7 @@ async fn limits_clients_that_do_not_read() {
     let reply = server.get(PATH, "").await;
     assert_eq!((reply.status, reply.text().as_str()), (503, "too many clients read the history\n"));
     assert!(reply.head.contains("retry-after: 1\r\n"), "{}", reply.head);
-    // Of pipelined requests only the first is answered; that closes the connection.
+    // Only the first of several pipelined requests is answered; then the connection closes.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request.repeat(10).as_bytes()).await.unwrap();
     let mut answers = vec![0; 1 << 16];

@@ -91,7 +91,7 @@ async fn unchanged_snapshot_is_not_sent_again() {
     }
     assert_eq!(server.get(PATH, "If-None-Match: \"x\"\r\n").await.status, 200);
 
-    // A later collection, a failed one, and a restart at the same moment.
+    // A later collection, a failed one, and a restart at the same moment all change the tag.
     let next = Snapshot { taken: first.taken + Duration::from_millis(100), ..first.clone() };
     let restarted = Snapshot { started: SystemTime::now(), ..first.clone() };
     let health = Health { failures: 1, ..first.health.clone() };

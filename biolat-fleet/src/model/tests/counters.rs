@@ -9,7 +9,6 @@ use crate::model::{
     drive_model::Op,
 };
 
-/// Uses I/Os with known latencies.
 #[test]
 fn every_histogram_counts_all_ios() {
     let mut random = Random::seed_from_u64(5);

@@ -4,7 +4,7 @@ use crate::model::drive_model::{DISK, DriveModel, Op, QLC, SATA, TLC};
 
 const MODELS: [&DriveModel; 4] = [&TLC, &QLC, &SATA, &DISK];
 
-/// The latency of a single I/O is not below the time per I/O that the drive needs at full parallelism.
+/// The latency of a single I/O is at least the time that the drive needs per I/O at full parallelism.
 #[test]
 fn latency_is_not_below_time_per_io_at_full_load() {
     for model in MODELS {

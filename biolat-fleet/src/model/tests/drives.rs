@@ -1,4 +1,4 @@
-//! Tests drives over time: histograms agree with each other, and faults have the stated factor.
+//! Tests drives over time: histograms agree with each other, and faults slow I/O by their configured factor.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ fn drive(model: &'static DriveModel, service: &'static Service, load: f64, seed:
     (Drive::new(Device::default(), model, service, load, &mut random), random)
 }
 
-/// Returns the view of a drive after some hours.
+/// Returns the view of a drive after this many hours.
 fn after(
     model: &'static DriveModel,
     service: &'static Service,
@@ -106,7 +106,7 @@ fn histograms_agree_with_each_other() {
     }
 }
 
-/// Whether latencies in these buckets can have this sum, to a nanosecond each.
+/// Whether latencies in these buckets can add up to this sum, within a nanosecond each.
 fn within_buckets(histogram: &Histogram) -> bool {
     let bounds = |pick: fn(biolat_model::histogram::Bounds) -> f64| -> f64 {
         histogram.ranges().map(|(bounds, count)| pick(bounds) * count as f64).sum()
@@ -147,7 +147,7 @@ fn fault_of_large_reads_affects_nothing_else() {
     }
 }
 
-/// With 40 % of the I/Os ten times as slow, 40 % are above three times the median.
+/// If 40 % of the I/Os take ten times as long, 40 % are above three times the healthy median.
 #[test]
 fn slow_path_affects_its_share() {
     let view = after(&TLC, &SERVICES[0], 1.0, 12.0, &[Change::Path { share: 0.4, factor: 10.0 }]);
@@ -159,7 +159,7 @@ fn slow_path_affects_its_share() {
     assert!((share - 0.4).abs() < 0.03, "{share}");
 }
 
-/// Even a stall by a factor of 1000 leaves no more I/Os in the drive than its depth.
+/// Even a 1000-fold slowdown or load puts no more I/Os in the drive than its queue depth.
 #[test]
 fn requests_do_not_exceed_depth() {
     for model in MODELS {
@@ -199,7 +199,8 @@ fn utilisation_does_not_exceed_its_maximum() {
     }
 }
 
-/// On a slow drive, a service that waits for its I/O does less, and one that does not wait does as much, with more in flight.
+/// On a slow drive, a service that waits for its I/O does fewer I/Os; one that does not wait does just as many, with more in
+/// flight.
 #[test]
 fn waiting_services_do_less_on_a_slow_drive() {
     for (service, expected) in [(&SERVICES[0], 2_f64.powf(-0.6)), (&SERVICES[1], 1.0)] {

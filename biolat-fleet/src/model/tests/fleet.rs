@@ -1,4 +1,4 @@
-//! Tests of a whole fleet: it follows from the seed, and its ground truth is correct.
+//! Tests of a whole fleet: the seed determines it, and its ground truth is correct.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ fn exposed(seed: u64, steps: u32) -> Vec<u8> {
 fn same_seed_gives_same_bytes() {
     assert!(exposed(1, 2) == exposed(1, 2));
     assert!(exposed(1, 2) != exposed(2, 2), "another seed, another fleet");
-    // The model's steps are whole minutes anyway.
+    // The model's own steps are whole minutes, however it is advanced.
     assert!(exposed(1, 10) == exposed(1, 2));
 }
 

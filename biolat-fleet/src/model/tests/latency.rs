@@ -55,7 +55,7 @@ fn mean_matches_the_cells() {
     );
 }
 
-/// Sums of few and of many latencies have the mean of the formula, and the deviation of single latencies.
+/// Sums of few or many latencies have the mean given by the formula, and the deviation expected from single latencies.
 #[test]
 fn sum_has_the_mean_and_deviation_of_single_latencies() {
     let mut random = Random::seed_from_u64(8);

@@ -21,7 +21,7 @@ fn noise_has_its_deviation_and_correlation() {
     assert!((product(10) / product(0) - expected.powi(10)).abs() < 0.04);
 }
 
-/// Compares the Hill estimate of the lengths' tail index.
+/// Compares the Hill estimate of the lengths' tail index with the configured index.
 #[test]
 fn burst_lengths_have_a_heavy_tail() {
     let mut random = Random::seed_from_u64(2);

@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::FileExt as _};
 use super::{devices, folder, restarted, started};
 use crate::tests::host::{difference, sums};
 
-/// Whatever happens to the file, with the next interval everything is in the other one.
+/// Whatever happens to the file, the next interval puts everything in the other file.
 #[test]
 fn rewrites_changed_files() {
     let truncate: fn(&fs::File) = |file| file.set_len(0).unwrap();
     let shorten: fn(&fs::File) = |file| file.set_len(100).unwrap();
     let append: fn(&fs::File) = |file| file.write_all_at(b"x", file.metadata().unwrap().len()).unwrap();
-    // Just before a write: the length stays the same.
+    // Like a truncation just before a write, which restores the length.
     let blank: fn(&fs::File) = |file| {
         let length = file.metadata().unwrap().len();
         file.set_len(0).unwrap();

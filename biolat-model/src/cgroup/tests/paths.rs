@@ -380,7 +380,7 @@ fn identifies_paths() {
     }
 }
 
-/// Runtimes, services and a system inside a container create cgroups below their own.
+/// Runtimes, services and an init system inside a container create cgroups below their own.
 #[test]
 fn nested_cgroup_is_the_same_workload() {
     for [path, ..] in rows() {

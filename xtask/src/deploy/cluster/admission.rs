@@ -1,5 +1,5 @@
-//! Checks Pod Security: if the cluster's default is `restricted`, a namespace without labels gets no pod, until the commands in
-//! the notes are run.
+//! Checks Pod Security: if the cluster's default is `restricted`, an unlabelled namespace gets no pod until the commands in the
+//! notes have been run.
 
 use anyhow::{Result, ensure};
 

@@ -15,7 +15,7 @@ use crate::{
     process::{find, output, root, run},
 };
 
-/// Modules in `.ci/tools` and the packages to build.
+/// Modules in `.ci/tools`, and the package to build in each.
 const MODULES: [(&str, &str); 2] = [("kubernetes", "tool"), ("coredns", ".")];
 
 /// Returns the directory with the cluster's programs, after building them if necessary.
@@ -44,7 +44,7 @@ pub(super) fn version() -> Result<String> {
     Ok(output(go(&root().join(".ci/tools/kubernetes"))?.args(list))?.trim().to_owned())
 }
 
-/// Returns flags that set the version, which a release build of Kubernetes takes from git.
+/// Returns linker flags that set the version. A release build of Kubernetes takes it from git.
 fn linker_flags() -> Result<String> {
     let version = version()?;
     let mut parts = version.trim_start_matches('v').split('.');
@@ -55,7 +55,7 @@ fn linker_flags() -> Result<String> {
     ))
 }
 
-/// Returns a command for the Go that `.ci/install` uses.
+/// Returns a command for the Go toolchain that `.ci/install` uses.
 fn go(module: &Path) -> Result<Command> {
     let known = ["/usr/local/go/bin/go".into(), root().join("target/python/bin/go")];
     let go = known.into_iter().find(|go| go.exists()).or_else(|| find("go"));

@@ -1,4 +1,4 @@
-//! Writes an image with only busybox, for pods that do I/O and for the process that holds a pod's namespaces.
+//! Writes an image that contains only busybox, for pods that do I/O and for the process that holds a pod's namespaces.
 
 use std::{fs, path::Path};
 

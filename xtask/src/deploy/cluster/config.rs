@@ -93,7 +93,7 @@ pub(super) fn write(folder: &Path) -> Result<()> {
     fs::write(path("Corefile"), names).context("cannot write the name server's configuration")
 }
 
-/// Creates a self-signed administrator's certificate, for servers and clients.
+/// Creates a self-signed administrator certificate, for servers and clients.
 fn certify(certificate: &str, key: &str) -> Result<()> {
     let names = format!("subjectAltName=IP:{ADDRESS},IP:{API_SERVER},DNS:{NODE}");
     let mut openssl = Command::new("openssl");

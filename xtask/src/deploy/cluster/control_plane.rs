@@ -1,4 +1,4 @@
-//! Runs the cluster's programs on the node, and its clients, kubectl and helm.
+//! Runs the cluster's programs on the node, as well as its clients, kubectl and helm.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster, with these images in addition to its own.
+    /// Starts the cluster, with `images` in addition to its own.
     pub(super) fn start(programs: PathBuf, folder: &Path, images: &[&Path]) -> Result<Self> {
         let node = Node::new(folder)?;
         config::write(folder)?;
@@ -109,7 +109,7 @@ impl Cluster {
         quiet_output(&mut self.client(&self.programs.join("kubectl"), arguments))
     }
 
-    /// Runs helm and returns its standard output and standard error: it prints the logs of tests to the latter.
+    /// Runs helm and returns its standard output and standard error: helm prints test logs to standard error.
     pub(super) fn helm(&self, arguments: &[&str]) -> Result<String> {
         let helm = tool("bin/helm");
         let both = ["-c", "exec \"$0\" \"$@\" 2>&1", &helm.to_string_lossy()];
@@ -128,7 +128,7 @@ impl Cluster {
         self.kubectl(&["apply", "--filename", &file]).map(drop)
     }
 
-    /// Writes a manifest to a file, which the next one overwrites, and returns its path.
+    /// Writes a manifest to a file, overwriting the previous manifest, and returns the file's path.
     pub(super) fn write(&self, manifest: &str) -> Result<String> {
         let file = self.file("manifest.yaml");
         fs::write(&file, manifest).with_context(|| format!("cannot write {file}"))?;
@@ -145,7 +145,7 @@ impl Cluster {
         quiet_output(&mut self.node.command(command[0], &command[1..]))
     }
 
-    /// Returns a container's process ID on the node, given the container's ID in the status of its pod.
+    /// Returns a container's process ID on the node, given the container ID from the pod's status.
     pub(super) fn process(&self, container: &str) -> Result<String> {
         let id = container.trim_start_matches("containerd://");
         ensure!(!id.is_empty(), "the container has no ID yet");

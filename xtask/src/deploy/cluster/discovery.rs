@@ -1,4 +1,4 @@
-//! Checks that Prometheus discovers the pod with the permissions of `prometheus-rbac.yaml`, and nothing without them.
+//! Checks that Prometheus discovers the pod with the permissions in `prometheus-rbac.yaml`, and nothing without them.
 
 use std::fs;
 

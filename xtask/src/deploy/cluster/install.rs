@@ -1,4 +1,4 @@
-//! Checks a release from installation to removal: ready, tested, upgraded, uninstalled.
+//! Checks a release from installation to removal: readiness, `helm test`, upgrade, uninstallation.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub(super) fn test(cluster: &Cluster) -> Result<String> {
     Ok(format!("passes right after helm install and names {NODE}"))
 }
 
-/// Checks that the pod becomes ready with the chart's defaults, and that `check` and `who` work in it as in the notes.
+/// Checks that the pod becomes ready with the chart's defaults, and that `check` and `who` work in it as described in the notes.
 pub(super) fn ready(cluster: &Cluster) -> Result<String> {
     let began = Instant::now();
     let release = Release::install(cluster, &[])?;

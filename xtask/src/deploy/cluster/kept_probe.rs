@@ -1,4 +1,4 @@
-//! Checks that with `pinFolder` counts continue across kill -9 and an upgrade, and that the documented Job removes the probe.
+//! Checks that, with `pinFolder`, counts continue across kill -9 and an upgrade, and that the documented Job removes the probe.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ pub(super) fn check(cluster: &Cluster) -> Result<String> {
         "the probe is gone with its release, although it was pinned"
     );
     let job = fs::read_to_string(root().join(UNPIN)).with_context(|| format!("cannot read {UNPIN}"))?;
-    // Not apply, because each Job gets a generated name.
+    // `kubectl create` instead of `apply`, because the Job's name is generated.
     cluster.kubectl(&["create", "--filename", &cluster.write(&job.replace("NODE", NODE))?])?;
     release.kubectl(&["wait", "--for=condition=Complete", "job", "--all", "--timeout=90s"])?;
     let pins = cluster.on_node(&["find", FOLDER, "-type", "f"])?;

@@ -1,5 +1,5 @@
-//! Checks that the API server accepts all manifests from client-side and server-side `kubectl apply`, with the CRDs of the
-//! Prometheus operator, and installs the plain manifest.
+//! Checks that the API server, with the Prometheus operator's CRDs, accepts all manifests from client-side and server-side
+//! `kubectl apply`. Also installs the plain manifest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -34,7 +34,7 @@ impl Node {
         }
         let script = folder.join("node.sh");
         fs::write(&script, include_str!("node.sh"))?;
-        // Each is killed when its parent dies, so nothing outlives xtask.
+        // Each process is killed when its parent dies, so nothing outlives xtask.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--kill-child"]);
         command.args(["--pid", "--mount", "--mount-proc", "--net", "--", "sh"]).arg(script).arg(folder);
@@ -57,7 +57,7 @@ impl Node {
         let mut command = Command::new("nsenter");
         command.arg(format!("--pid={namespaces}/pid_for_children"));
         command.arg(format!("--mount={namespaces}/mnt")).arg(format!("--net={namespaces}/net"));
-        // HOME is for the caches of kubectl and helm.
+        // kubectl and helm keep their caches in HOME.
         command.arg("--").arg(program).args(arguments).env("HOME", &self.folder);
         command
     }
@@ -87,7 +87,7 @@ impl Drop for Node {
     }
 }
 
-/// Removes the pods' cgroups, which the kubelet leaves behind. They are empty if no kubelet runs.
+/// Removes the pods' cgroups, which the kubelet leaves behind. They are empty if no kubelet is running.
 fn remove_cgroups() -> Result<()> {
     let began = Instant::now();
     loop {
@@ -102,7 +102,7 @@ fn remove_cgroups() -> Result<()> {
     }
 }
 
-/// Returns the parent cgroups of all pods: a single one, or one per hierarchy with cgroup v1.
+/// Returns the parent cgroup of all pods, or one per hierarchy with cgroup v1.
 fn pod_cgroups() -> Result<Vec<PathBuf>> {
     let roots = fs::read_dir(CGROUPS).with_context(|| format!("cannot read {CGROUPS}"))?;
     let roots = roots.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

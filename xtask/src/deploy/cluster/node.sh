@@ -4,9 +4,9 @@ mount --bind "$1/lib" /var/lib
 mount --bind "$1/log" /var/log
 mount -t tmpfs tmpfs /run
 mount -t bpf bpf /sys/fs/bpf
-# Like systemd on a node: pods can then see mounts that are created after they start.
+# As systemd does on a node, so that pods see mounts created after they start.
 mount --make-rshared /
-# Keep the kubelet from changing these settings of the machine's kernel.
+# Bind-mount the values that the kubelet wants over these sysctls, so that it does not change the machine's.
 for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
     kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
     path=${setting%=*}

@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::Result;
 
-/// Time within which a pod starts, ends or is replaced.
+/// Time limit for a pod to start, end or be replaced.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Retries until an attempt succeeds, for up to [`TIMEOUT`], and then returns the last error.
+/// Retries until an attempt succeeds. After [`TIMEOUT`], returns the last error.
 pub(super) fn eventually<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     loop {

@@ -40,7 +40,7 @@ impl<'a> Release<'a> {
         Ok(release)
     }
 
-    /// Upgrades the release to other values.
+    /// Upgrades the release with different values.
     pub(super) fn upgrade(&self, values: &[&str]) -> Result<()> {
         self.helm("upgrade", &[&[&*chart(), "--reuse-values"], values].concat()).map(drop)
     }
@@ -58,7 +58,7 @@ impl<'a> Release<'a> {
         self.kubectl(&["rollout", "status", "daemonset/biolat", "--timeout=90s"]).map(drop)
     }
 
-    /// Runs the command in the notes that contains these words.
+    /// Runs the command from the notes that contains `words`.
     pub(super) fn follow(&self, words: &str) -> Result<String> {
         let mut commands = self.notes.lines().filter_map(|line| line.trim().strip_prefix("kubectl "));
         let command = commands.find(|command| command.contains(words));

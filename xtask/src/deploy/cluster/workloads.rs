@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// Writes blocks with direct I/O, which makes one request each.
+    /// Writes blocks with direct I/O, which makes one request per block.
     pub(super) fn write(&self) -> Result<()> {
         let count = format!("count={WRITES}");
         let dd =
@@ -104,12 +104,12 @@ fn writes(metrics: &str) -> Result<u64> {
     sum(metrics, "biolat_workload_ios_total{", &labels)
 }
 
-/// Returns the number of missed writes of all devices and workloads.
+/// Returns the number of missed writes across all devices and workloads.
 fn missed_writes(metrics: &str) -> Result<u64> {
     sum(metrics, "biolat_unseen_completions_total{", r#"op="write"} "#)
 }
 
-/// Returns the sum of a metric's series that end with these labels.
+/// Returns the sum over a metric's series whose labels end with `labels`.
 fn sum(metrics: &str, name: &str, labels: &str) -> Result<u64> {
     let counts = metrics.lines().filter(|line| line.starts_with(name));
     counts.filter_map(|line| line.split_once(labels)).map(|(_, count)| Ok(count.parse::<u64>()?)).sum()

@@ -1,4 +1,4 @@
-//! Provides a directory in a BPF file system, in which a container keeps its probe.
+//! Provides a directory in a BPF file system where a container keeps its probe.
 
 use std::{
     fs,

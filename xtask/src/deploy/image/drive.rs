@@ -21,7 +21,7 @@ impl Drive {
         Ok(Self(device.trim().into()))
     }
 
-    /// Reads `requests` blocks with direct I/O, which makes one request each.
+    /// Reads `requests` blocks with direct I/O, which makes one request per block.
     pub(super) fn read(&self, requests: u64) -> Result<()> {
         let mut dd = Command::new("dd");
         dd.args(["of=/dev/null", "bs=4k", "iflag=direct", "status=none", &format!("count={requests}")]);
@@ -35,8 +35,8 @@ impl Drive {
         Ok(stat.split_whitespace().next().context("no statistics")?.parse()?)
     }
 
-    /// Returns the number of reads in `/metrics` in the text format: those in the histogram plus those that the audit reports as
-    /// missed. Some kernels occasionally run no BPF program for an interrupt.
+    /// Returns the number of reads in `/metrics` in the text format: the reads in the histogram plus the missed reads that the
+    /// audit reports. On some kernels, a completion interrupt occasionally runs no BPF program.
     pub(super) fn count_in(&self, metrics: &str) -> u64 {
         self.value(metrics, "biolat_total_latency_seconds_count") + self.missed_in(metrics)
     }

@@ -64,7 +64,7 @@ impl Podman {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("podman");
         command.arg("--root").arg(self.folder.join("images")).arg("--runroot").arg(self.folder.join("run"));
-        // These options need neither overlayfs nor systemd.
+        // With these options, podman needs neither overlayfs nor systemd.
         command.args(["--storage-driver=vfs", "--cgroup-manager=cgroupfs", "--runtime=runc"]).args(arguments);
         command
     }
@@ -93,7 +93,7 @@ impl Drop for PodmanContainer<'_> {
     }
 }
 
-/// Returns podman's default seccomp profile with the rule that it has had since 5.2: `CAP_BPF` allows bpf(2).
+/// Returns podman's default seccomp profile plus a rule that it has included since 5.2: `CAP_BPF` allows bpf(2).
 fn profile() -> Result<Vec<u8>> {
     const OWN: &str = "/usr/share/containers/seccomp.json";
     let own = fs::read(OWN)

@@ -1,4 +1,4 @@
-//! Runs the image in runc, with capabilities the way container runtimes set them for Kubernetes: bounding, possibly permitted,
+//! Runs the image in runc, with capabilities set as container runtimes set them for Kubernetes: bounding, possibly permitted,
 //! never ambient.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     process::{output, run},
 };
 
-/// Time within which a container serves metrics and counts requests, or exits with an error.
+/// Time limit for a container to serve metrics and count requests, or to exit with an error.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Privileges of a container, and whether the daemon starts with them.
@@ -32,7 +32,7 @@ pub(super) struct PrivilegeCase {
     pub(super) expected_error: Option<&'static str>,
 }
 
-/// Privileges with which a container keeps its probe.
+/// Privileges of a container that keeps its probe.
 pub(super) const KEEPING: PrivilegeCase = PrivilegeCase {
     description: "root, no new privileges, two capabilities, a directory in which the probe is kept",
     ..PRIVILEGE_CASES[3]
@@ -107,8 +107,8 @@ pub(super) struct RuncContainer {
 }
 
 impl RuncContainer {
-    /// Starts a container. With `kept`, a directory in a BPF file system, it keeps its probe there, mounted as the container's
-    /// README describes.
+    /// Starts a container. If `kept` is a directory in a BPF file system, the container keeps its probe there, with the mount
+    /// that the container's README describes.
     pub(super) fn start(
         folder: &Path,
         system: &Path,
@@ -167,7 +167,7 @@ impl RuncContainer {
         Ok(String::from_utf8(response.stdout)?)
     }
 
-    /// Waits for the container to exit by itself.
+    /// Waits for the container to exit on its own.
     pub(super) fn wait(mut self) -> Result<Output> {
         let mut child = self.child.take().context("no container")?;
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Checks the documented joins with Kubernetes metrics: each is tested with series of both sides, and returns a result.
+//! Checks the documented joins with Kubernetes metrics: each is tested on series from both sides, and must return a result.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ pub(super) fn check() -> Result<()> {
     run(command(tool("bin/promtool"), &["test", "rules"]).arg(TESTS))
 }
 
-/// Returns the queries in all blocks of this kind. Each is a paragraph, without its comments.
+/// Returns the queries in all blocks of the given kind. Each paragraph is a query; comments are removed.
 fn queries(document: &str, block: &str) -> Vec<String> {
     let opening = format!("```promql {block}\n");
     let blocks = document.split(&opening).skip(1).filter_map(|rest| rest.split("```").next());

@@ -13,7 +13,7 @@ const FILES: &str = "deploy/kubernetes/biolat/files";
 /// Rule files with alerts.
 const ALERTS: [&str; 2] = ["alerts.yml", "slo.yml"];
 
-/// Rendered manifests and the rules that they contain. `everything` also has the alerts, with another runbook.
+/// Rendered manifests and the rules that they contain. `everything` also has the alerts, with a different runbook URL.
 const RULES: [(&str, &str); 4] = [
     ("everything", "recording.yml"),
     ("password", "alerts.yml"),
@@ -62,7 +62,8 @@ fn linked(file: &str) -> Result<String> {
     read(&format!("{FILES}/{file}"))
 }
 
-/// Checks that the chart's icon is the file's content. It is a data URI, because a chart can only name a URL.
+/// Checks that the chart's icon matches the icon file. The chart contains it as a data URI, because a chart can only specify an
+/// icon by URL.
 fn check_icon() -> Result<()> {
     let encoded: String = read(ICON)?
         .trim()

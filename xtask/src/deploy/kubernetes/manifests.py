@@ -12,14 +12,14 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
-# The oldest version that the chart supports, and the newest with published schemas.
+# The oldest Kubernetes version that the chart supports, and the newest with published schemas.
 KUBERNETES = ["1.25", "1.37"]
 
-# The host's namespaces that biolat's pod must not share.
+# Host namespaces that biolat's pod must not share.
 HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
-# Capabilities that pods may have, and host directories that they may read. The names of the links in that directory contain the
-# names of pods.
+# Capabilities that pods may have, and host directories that they may read. The names of the links in /var/log/containers contain
+# pod names.
 ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Job": ([], []), "Pod": ([], [])}
 
 # Host directories that root may write to, and their mount points: the probe is kept in a BPF file system, the history in a
@@ -32,12 +32,12 @@ KEPT_MOUNTS = [("kept-probe", "/kept-probe"), ("kept-history", "/var/lib/biolat"
 MAX_ANNOTATIONS = 256 * 1024 * 9 // 10
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# Kinds that the chart may create. None grants a right in the cluster.
+# Kinds that the chart may create. None grants cluster permissions.
 KINDS = {*ALLOWED, "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount"}
 
 
 def main(crds, files):
-    # Only these of the operator's CRDs matter here, and PyYAML cannot read all of the others.
+    # Only these CRDs of the operator matter here, and PyYAML cannot parse some of the others.
     custom = [read(file) for name in ("*monitors.yaml", "*rules.yaml") for file in Path(crds).glob(name)]
     custom = {crd["spec"]["names"]["kind"]: crd for crd in custom}
     for file in files:
@@ -87,7 +87,7 @@ def check_hook(manifest):
     findings = [f"uninstalling leaves it behind after {end}" for end in ends if end not in deleted]
     if manifest["kind"] == "Pod":
         spec = manifest["spec"]
-        # The kubelet restarts a container after 10, 20 and 40 s.
+        # The kubelet restarts a failed container after 10, 20 and 40 s: three retries take 70 s.
         if spec["restartPolicy"] != "OnFailure" or spec.get("activeDeadlineSeconds", 0) < 90:
             findings.append("it does not retry for a minute")
     return findings

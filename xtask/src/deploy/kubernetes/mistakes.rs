@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{paths::CHART, schemas::findings};
 
-/// The rendered manifest, a text in it, its replacement, and part of the expected finding.
+/// The rendered manifest, a string in it, its replacement, and part of the expected finding.
 const MISTAKES: [(&str, &str, &str, &str); 28] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
@@ -68,7 +68,7 @@ const MISTAKES: [(&str, &str, &str, &str); 28] = [
     ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
 ];
 
-/// A text so long that the largest object exceeds the limit.
+/// A string long enough to push the largest object over the limit.
 const LONG: &str = match str::from_utf8(&[b'x'; 30_000]) {
     Ok(text) => text,
     Err(_) => "",

@@ -10,7 +10,7 @@ use crate::{
     process::{command, output},
 };
 
-/// Values files in the chart's `ci/`, and text that the notes for each contain.
+/// Values files in the chart's `ci/`, and text that the notes must contain for each of them.
 const COMMANDS: [(&str, &[&str]); 3] = [
     (
         "root",
@@ -38,7 +38,7 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     check_selector(&notes("root")?, &rendered["root"])
 }
 
-/// Checks that the notes' selector matches the pods of the DaemonSet, and not the pod of `helm test`.
+/// Checks that the notes' selector matches the DaemonSet's pods, but not the `helm test` pod.
 fn check_selector(notes: &str, manifests: &str) -> Result<()> {
     let selector = notes.split_once("--selector ").and_then(|(_, rest)| rest.split_whitespace().next());
     let selector = selector.context("the notes have no selector")?;

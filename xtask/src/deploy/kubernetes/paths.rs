@@ -1,4 +1,4 @@
-//! Defines files and directories that several checks share.
+//! Paths of files and directories that several checks share.
 
 pub(super) const CHART: &str = "deploy/kubernetes/biolat";
 pub(super) const README: &str = "deploy/kubernetes/README.md";

@@ -1,4 +1,4 @@
-//! Checks the cluster's scrape configs with the versions of promtool that they are for, and the permissions for discovering pods.
+//! Checks the cluster's scrape configs with the promtool versions that they support, and the permissions for discovering pods.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -28,7 +28,8 @@ pub(super) fn check() -> Result<()> {
     check_files(new)
 }
 
-/// Checks that Kubernetes accepts the manifest, and that it grants what pod discovery needs, in their namespace only.
+/// Checks that Kubernetes accepts the manifest, and that it grants the permissions that pod discovery needs, only in the pods'
+/// namespace.
 fn check_permissions() -> Result<()> {
     let manifest = read(PERMISSIONS)?;
     let findings = findings("scrape", &BTreeMap::from([("rbac".to_owned(), manifest.clone())]))?;
@@ -41,7 +42,7 @@ fn check_permissions() -> Result<()> {
     Ok(())
 }
 
-/// Checks that this promtool accepts the config and discovers the file's targets, with the node's name as instance.
+/// Checks that a version of promtool accepts the config and discovers the file's targets, with the node's name as instance.
 fn check_files(promtool: &Path) -> Result<()> {
     let folder = root().join(SCRATCH).join("scrape");
     make_empty(&folder)?;

@@ -1,7 +1,7 @@
 //! Lists the remaining import cycles.
 
-/// Modules that import from the file of their parent, although it imports them, directly or through another module. The check
-/// fails if one is no longer in such a cycle.
+/// Modules that import from their parent's file, although it imports them, directly or through another module. The check fails if
+/// one is no longer in such a cycle.
 pub(super) const REMAINING: [&str; 29] = [
     "biolat-cli/src/findings/coverage",
     "biolat-cli/src/findings/inflight",

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 /// Paths and imports in a file.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Each path of several names and each `use`, with its line. Excludes re-exports from children that are not used here.
+    /// Each path of at least two names and each `use`, with its line number. Excludes re-exports from children that are not used
+    /// in this file.
     pub(super) paths: Vec<(usize, Vec<String>)>,
-    /// Each `use` that does not begin with `crate`, `super` or `self`. It is a child's or another crate's.
+    /// Each `use` that does not begin with `crate`, `super` or `self`: it names a child or another crate.
     pub(super) imports: Vec<Vec<String>>,
     /// Test-only modules.
     pub(super) test_modules: Vec<String>,
@@ -148,7 +149,7 @@ fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(us
     at
 }
 
-/// Splits text into names and single characters, without comments, strings, characters and lifetimes.
+/// Splits text into names and single characters, dropping comments, string and character literals, and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let char_at = |at: usize| chars.get(at).copied().unwrap_or('\0');
@@ -214,7 +215,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns the number of `#` of a raw string, if `after_r` starts one.
+/// Returns the number of `#` that open a raw string, if `after_r` starts one.
 fn raw_hashes(after_r: &[char]) -> Option<usize> {
     let hashes = after_r.iter().take_while(|c| **c == '#').count();
     (after_r.get(hashes) == Some(&'"')).then_some(hashes)
