@@ -209,7 +209,7 @@ fn notes(news: &News<'_>) -> Vec<String> {
         ));
     }
     if news.dropped > 0 {
-        notes.push(format!("{} I/Os were not recorded: too many at a time", format::count(news.dropped)));
+        notes.push(format!("{} I/Os were not recorded: too many at once", format::count(news.dropped)));
     }
     notes
 }
@@ -293,7 +293,7 @@ mod tests {
         let missed = "2 I/Os are missing here: newer ones took their place".to_owned();
         assert_eq!(follow(&mut follower, &numbered(10..=11)), (vec![10, 11], vec![missed]));
         let dropping = |dropped| ApiSlowLog { dropped, ..numbered(10..=11) };
-        let dropped = "1,500 I/Os were not recorded: too many at a time".to_owned();
+        let dropped = "1,500 I/Os were not recorded: too many at once".to_owned();
         assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![dropped]));
         assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![]));
         let restarted = ApiSlowLog { started: at(2.0), ..numbered(1..=1) };

@@ -1,4 +1,4 @@
-//! Counters by workload and series. A workload is a cgroup that the kernel charges with I/O.
+//! Counters by workload and series. A workload is a cgroup to which the kernel charges I/O.
 //!
 //! Each CPU has two tables of entries, used alternately. The daemon switches tables by incrementing the epoch, waits until all
 //! probe runs that began before the switch have finished, and reads the idle table. This counts each I/O completely and exactly

@@ -51,21 +51,21 @@ pub static LOSS_REASONS: &[LossReason] = &[
         counted_by: CountedBy::Probe(Reason::Passthrough),
         meaning: "a passthrough command from a program or driver (nvme, SMART, SG_IO), for which the kernel takes no \
                   timestamps",
-        action: "None: expected.",
+        action: "Nothing: expected.",
         expected: true,
     },
     LossReason {
         name: "no_disk",
         counted_by: CountedBy::Probe(Reason::NoDisk),
         meaning: "a command to a controller or bus, not to a disk",
-        action: "None: expected.",
+        action: "Nothing: expected.",
         expected: true,
     },
     LossReason {
         name: "no_room",
         counted_by: CountedBy::Probe(Reason::NoRoom),
         meaning: "more series at that moment than the probe's maps had room for",
-        action: "None if it happens once, when many devices appear at once: biolat adds room with the next collection. \
+        action: "Nothing if it happens once, when many devices appear at once: biolat adds room with the next collection. \
                  Report a bug if it keeps growing; the log names the series.",
         expected: false,
     },
@@ -73,8 +73,8 @@ pub static LOSS_REASONS: &[LossReason] = &[
         name: "clock",
         counted_by: CountedBy::Probe(Reason::Clock),
         meaning: "a kernel timestamp that is later than the completion",
-        action: "Look for an unstable clock source in the kernel's log. If there is none, report a bug with the kernel's \
-                 release.",
+        action: "Look for an unstable clock source in the kernel's log. If there is none, report a bug and include \
+                 the kernel version.",
         expected: false,
     },
     LossReason {
@@ -82,7 +82,7 @@ pub static LOSS_REASONS: &[LossReason] = &[
         counted_by: CountedBy::Kernel,
         meaning: "the kernel ran neither the probe nor its understudy, because both were already running on that CPU \
                   (Linux 6.1 and later)",
-        action: "None for a few: the kernel refuses to run the probe for some completions before biolat attaches the \
+        action: "Nothing if there are only a few: the kernel refuses to run the probe for some completions before biolat attaches the \
                  understudy, a second program that counts them from then on. If the number keeps growing, check the log for \
                  why the understudy was not attached; on Linux 7.0 and later, also look for real-time tasks that keep a \
                  CPU busy.",
@@ -92,7 +92,7 @@ pub static LOSS_REASONS: &[LossReason] = &[
         name: "unknown_device",
         counted_by: CountedBy::Collector,
         meaning: "the device was gone before biolat could find its name",
-        action: "None for devices that exist for less than 2 s.",
+        action: "Nothing for devices that exist for less than 2 s.",
         expected: false,
     },
 ];

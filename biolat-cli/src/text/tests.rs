@@ -139,7 +139,7 @@ sda: total latency
 ";
     let breakdown = Breakdown { by_op: false, ..view(&[Phase::Device]) };
     assert_eq!(window(&seen, &breakdown, &style(false, 80, false)), expected);
-    // By op, there is no block without completions.
+    // In the breakdown by op, an op without completions gets no block.
     let lines = expected.lines().next().unwrap().to_owned() + "\nno I/O completed in 5 s\n";
     assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), lines);
 }

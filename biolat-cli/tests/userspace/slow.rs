@@ -86,7 +86,7 @@ fn follows_new_ios_until_ctrl_c() {
     assert!(about.contains(&expected), "{about}");
     let (mut slow, mut failed, mut dropped) = (0, 0, 0);
     for line in lines.by_ref().take(12) {
-        if line.contains("I/Os were not recorded: too many at a time") {
+        if line.contains("I/Os were not recorded: too many at once") {
             dropped += 1;
         } else if line.contains("failed: medium") {
             assert!(line.contains(" 5.00 ms  CPU 1"), "{line}");
@@ -120,7 +120,7 @@ fn json_lines_are_the_apis() {
     let _ = child.kill();
     let stderr = text(&child.wait_with_output().unwrap().stderr);
     assert!(stderr.contains("I/Os that take at least 2 s or fail from now on"), "{stderr}");
-    assert!(stderr.contains("I/Os were not recorded: too many at a time"), "{stderr}");
+    assert!(stderr.contains("I/Os were not recorded: too many at once"), "{stderr}");
 }
 
 #[test]

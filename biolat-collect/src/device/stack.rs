@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(stack(&tree, "sda", None), expected);
     }
 
-    /// The kernel allows no cycle, but sysfs can change while it is being read.
+    /// The kernel allows no cycles, but sysfs can change while it is being read.
     #[test]
     fn limits_cycles_depth_and_number() {
         let tree = Tree::new(

@@ -385,7 +385,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_slow_records_dropped_total",
         labels: &[],
-        help: "Slow and failed block requests without a record, because there were too many at a time. Counters and \
+        help: "Slow and failed block requests without a record, because there were too many at once. Counters and \
                histograms include them.",
         samples: Samples::Counter(|snapshot, add| {
             add(&[], snapshot.slow_dropped as f64, snapshot.started);

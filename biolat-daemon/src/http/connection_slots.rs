@@ -57,7 +57,7 @@ struct SlotEntry {
 enum ConnectionState {
     /// Waiting for a request head.
     Idle,
-    /// The server prepares the response. There is no time limit, because the client has nothing to read yet.
+    /// The server is preparing the response. There is no time limit, because the client has nothing to read yet.
     Preparing,
     /// The response is being sent.
     Sending,
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "preparing");
         let sending = start + 100 * LIMIT;
         slot.advance(ConnectionState::Sending, sending);
-        // A pipelined request, while the client does not read the first response.
+        // A pipelined request, while the client is not reading the first response.
         slot.advance(ConnectionState::Preparing, sending);
         slots.close_overdue_at(sending + LIMIT / 2);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "within the limit");

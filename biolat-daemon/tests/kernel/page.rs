@@ -848,7 +848,7 @@ fn page_shows_workloads_and_their_heat_maps() {
     assert!((ios.parse::<f64>().unwrap() - rate).abs() < 0.51, "{rows:?}: not {rate} I/Os per second");
     assert_wide(p99, quantile_of(&expected, 0.99), title);
     assert_eq!(browser.evaluate("document.querySelectorAll('#who b b, #who th b').length"), 0);
-    // Other workloads did at most a few reads, by a program that looks for partitions.
+    // Other workloads did at most a few reads, from a program that looks for partitions.
     let share: f64 = share.trim_end_matches(" %").parse().unwrap();
     let shares: f64 = rows.iter().map(|row| row[1].trim_end_matches(" %").parse::<f64>().unwrap()).sum();
     assert!(share > 80.0 && (shares - 100.0).abs() < 2.0, "{rows:?}");

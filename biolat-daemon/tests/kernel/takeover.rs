@@ -60,7 +60,7 @@ fn upgrade_and_downgrade() {
     let _awake = Awake::all_cpus();
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
     let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(100, |ms| ms.parse().unwrap());
-    // Upper bound on the load's I/Os per second, which peak while no probe counts: on emulated machines, and on hosts.
+    // Upper bound on the load's I/Os per second, which peak while no probe is counting: on emulated machines, and on hosts.
     let fastest = if longest > 100 { 30_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
     let folder = Folder::new("upgrade-object", true);

@@ -221,7 +221,7 @@ fn compare(mean: &Mean, place: Place, medians: &Figures, spreads: &Figures) -> O
     // Near saturation, a little more load makes a large difference.
     let more = medians.get(cohort(mean.peers + LOAD, place.cluster)).unwrap_or(own);
     let of_next = spreads.get(mean.peers + LOAD).unwrap_or_default();
-    // The mean of few I/Os is noise.
+    // The mean of only a few I/Os is noise.
     let certainty = 1.0 - MIN_IOS / (MIN_IOS + mean.ios);
     Some(Compared {
         drive: mean.drive,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{folder::make_empty, kernel_results::KernelRun, suites::Machine, test_results::TestResults};
 
-/// Number of consecutive boots without a passed test after which an emulator failure fails the run.
+/// Number of consecutive boots without a passing test after which an emulator failure fails the run.
 const ATTEMPTS: u32 = 3;
 
 /// An emulated machine, a kernel and the tests to run.

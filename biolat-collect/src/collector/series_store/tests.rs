@@ -98,7 +98,7 @@ impl FakeKernel {
                     }
                 }
             }
-            // If the series has ended in the meantime, the completion counts for no series.
+            // If the series has ended in the meantime, the completion does not count toward any series.
             self.counters[slot as usize].series.cells[7] =
                 self.counters[slot as usize].series.cells[7].map(|count| count + 1);
             if self.index.get(&key) == Some(&slot) {

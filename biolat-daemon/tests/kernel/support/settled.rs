@@ -105,8 +105,8 @@ pub(crate) fn compare<'a>(device: &'a str, before: &'a Moment, after: &'a Moment
     growth
 }
 
-/// Like [`compare`], but allows losses by recursion: if an interrupt from any disk arrives on a CPU that is already running the
-/// probe, the kernel does not run it again, and the completion counts as lost. A loss on another disk can hide a completion
+/// Like [`compare`], but allows losses due to recursion: if an interrupt from any disk arrives on a CPU that is already running
+/// the probe, the kernel does not run it again, and the completion counts as lost. A loss on another disk can hide a completion
 /// missed on this one.
 pub(crate) fn compare_except_recursion<'a>(
     device: &'a str,
