@@ -25,7 +25,7 @@ pub(super) struct IntervalSink<H> {
 }
 
 impl<H: Send + 'static> Intervals<H> {
-    /// Starts reading and waits for the head. A later error is returned in place of an interval.
+    /// Starts reading and waits for the head. A later error is returned instead of an interval.
     pub(super) async fn begin(
         selection: Option<Selection>,
         read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,

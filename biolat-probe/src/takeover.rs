@@ -37,7 +37,7 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    /// Attaches the programs in place of the ones behind the links, after all other processes have closed those links. Returns
+    /// Attaches the programs instead of the ones behind the links, after all other processes have closed those links. Returns
     /// how long neither probe was attached.
     pub(super) fn replace(&self, last: Links, programs: &Programs) -> Result<(Links, Duration)> {
         let attach = |program: &OwnedFd| sys::attach(program.as_fd()).context("cannot attach a placeholder");

@@ -1,4 +1,4 @@
-//! Replaces the previous daemon's probe with a new version and continues the totals. The new probe is attached in place of the
+//! Replaces the previous daemon's probe with a new version and continues the totals. The new probe is attached instead of the
 //! old one, whose counters are read once they are at rest, so nothing is counted twice. Completions in between are missed, and
 //! the audit detects them.
 
@@ -68,7 +68,7 @@ impl EarlierProbes {
     }
 }
 
-/// Attaches a loaded probe in place of the collector's, adds the old probe's remaining counts, and moves the series. Returns how
+/// Attaches a loaded probe instead of the collector's, adds the old probe's remaining counts, and moves the series. Returns how
 /// long neither was attached; `None` if the old probe had no links left, in which case the new one is not attached yet.
 pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Result<Option<Duration>> {
     // The previous daemon may have switched away from this table without taking it.
