@@ -65,7 +65,7 @@ impl Reading<'_> {
     /// Handles everything before the intervals.
     fn head(&mut self, fields: &BTreeMap<String, Box<RawValue>>) -> Result<()> {
         let json = serde_json::to_vec(fields)?;
-        // Check the version first: another version can have other fields.
+        // Check the version first: a different version may have different fields.
         let versions: Result<Versions, _> = serde_json::from_slice(&json);
         versions.with_context(|| format!("the answer is not {}", ApiHistory::NAME))?.check()?;
         let head: ApiHistory = serde_json::from_slice(&json).map_err(malformed)?;
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for &mut Reading<'_> {
             }
         }
         if !self.has_head {
-            // Parse the head first: if this is another document, its error says what is wrong.
+            // Parse the head first: if this is some other kind of document, the error says what is wrong.
             let head =
                 self.head(&fields).and_then(|()| Err(anyhow!("malformed answer: missing field `intervals`")));
             return self.done(head);

@@ -31,7 +31,7 @@ impl Open {
         Self::run(&mut command(file))
     }
 
-    /// Starts the command and waits until it serves.
+    /// Starts the command and waits until it is serving.
     pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

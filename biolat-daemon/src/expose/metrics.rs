@@ -581,7 +581,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
         help: "0 if the kernel does not record the timestamps for this latency, otherwise absent. total needs queue/iostats; \
-               queue and device also need writeback throttling, io.cost, or the scheduler BFQ or Kyber; \
+               queue and device also need writeback throttling, io.cost, or the BFQ or Kyber scheduler; \
                admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency or io.cost on the device.",
         samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {

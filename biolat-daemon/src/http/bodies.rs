@@ -1,5 +1,5 @@
-//! Caches response bodies of the latest snapshot: each is encoded once, at the first request, and shared by all clients until
-//! the next snapshot. A slow reader keeps older bodies alive, so the memory of all bodies is counted and limited.
+//! Caches response bodies of the latest snapshot: each is encoded once, on the first request, and shared by all clients until the
+//! next snapshot. A slow reader keeps older bodies alive, so the memory of all bodies is counted and limited.
 
 use std::{
     collections::HashMap,

@@ -73,7 +73,7 @@ fn finds_stall_on_strip() {
     let range = browser.evaluate("biolat.state.range");
     let [from, to] = ["from", "to"].map(|end| range[end].as_f64().unwrap());
     assert!(from < stalls[0] && stalls[0] < to && (to - from - 600.0).abs() < 2.0, "{range}");
-    // The same works by keyboard.
+    // The same works with the keyboard.
     browser.press("l");
     browser.evaluate("document.getElementById('day').focus()");
     browser.press("ArrowLeft");

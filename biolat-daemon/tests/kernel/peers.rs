@@ -172,7 +172,7 @@ fn prometheus_sees_restart_as_reset() {
 }
 
 /// Returns the queries in docs/queries.md, one per line. Skips blocks with another word after `promql`, which need more, such as
-/// errors or another exporter's metrics, and queries of failures by status, which have no result as long as nothing fails.
+/// errors or another exporter's metrics, and queries for failures by status, which have no result unless something fails.
 fn documented_queries() -> Vec<String> {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/queries.md")).unwrap();
     let blocks = document.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());

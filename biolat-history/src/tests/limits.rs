@@ -22,7 +22,7 @@ fn three_hours(store: &mut Store) -> [std::sync::Arc<Snapshot>; 2] {
     [first, last]
 }
 
-/// The lengths of the intervals in seconds, the oldest first, without repetitions.
+/// The lengths of the intervals in seconds, oldest first, without duplicates.
 fn lengths(store: &Store) -> Vec<u64> {
     let periods = store.select(at(0.0), at(4e9)).into_periods(None);
     let mut lengths: Vec<_> = periods.map(|period| period.length.as_secs()).collect();

@@ -60,8 +60,8 @@ impl Machine {
             return;
         };
         command.arg("-smp").arg(format!("2,maxcpus={cpus}"));
-        // Linux considers absent CPUs possible only on a hypervisor that it knows. Pretend to be VMware, which Linux recognizes,
-        // on a CPU without the hypervisor flag, by the machine's serial number and the I/O port that QEMU emulates.
+        // Linux considers absent CPUs possible only on a hypervisor that it knows. Pretend to be VMware, which Linux recognizes
+        // even on a CPU without the hypervisor flag, by the machine's serial number and the I/O port that QEMU emulates.
         //
         // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/acpi/boot.c>
         // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/cpu/vmware.c>
@@ -124,8 +124,8 @@ impl Machine {
         command.args(["-m", "3G"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
-        // Disable the hardening of allocations, calls and system calls in Debian's kernels. Under emulation, it takes a fifth of
-        // the daemon's start time.
+        // Disable the hardening of allocations, calls and system calls in Debian's kernels. Under emulation, it accounts for a
+        // fifth of the daemon's startup time.
         const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
         // On a busy host, the emulated timer can be late, and the kernel panics if it concludes that the timer does not work.
         const LATE_TIMER: &str = "no_timer_check";

@@ -1,4 +1,4 @@
-//! Files that can only be read after the daemon has recorded for a while: another process had them locked, or a drive hung.
+//! Files that can only be read after the daemon has been recording for a while: another process had them locked, or a drive hung.
 
 use std::{
     path::Path,
