@@ -1,0 +1,43 @@
+//! Stores the process that submits a request.
+
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::BtfTracePointContext};
+
+use crate::{constants::constant, maps, request::Completion};
+
+/// Stores the current process as the request's. If bios of other processes are merged into the request later, it stays the
+/// request's.
+#[inline(always)]
+pub(crate) fn store(ctx: &BtfTracePointContext) {
+    if let Some(entry) = entry(ctx) {
+        write(entry);
+    }
+}
+
+/// Stores the current process unless the request has one: entries are zero between requests.
+#[inline(always)]
+pub(crate) fn store_unless_inserted(ctx: &BtfTracePointContext) {
+    if let Some(entry) = entry(ctx)
+        // SAFETY: only this request uses the entry.
+        && unsafe { *entry } == 0
+    {
+        write(entry);
+    }
+}
+
+#[inline(always)]
+fn entry(ctx: &BtfTracePointContext) -> Option<*mut u64> {
+    let request = if constant!(processes.start_argument) == 0 {
+        Completion::of_request(ctx.arg(0))
+    } else {
+        Completion::of_request(ctx.arg(1))
+    };
+    maps::entry(&request, maps::region(&request)?)
+}
+
+#[inline(always)]
+fn write(entry: *mut u64) {
+    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: only this request uses the entry.
+    unsafe { *entry = u64::from(process) };
+    maps::note_name(process, maps::control().epoch);
+}
