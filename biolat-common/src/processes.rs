@@ -38,8 +38,8 @@ pub struct ProcessConstants {
     pub task_leader: u32,
     /// `task_struct.comm`.
     pub task_comm: u32,
-    /// Index of the request in the arguments of the start tracepoint: 0, or 1 if the queue comes first.
-    pub start_argument: u32,
+    /// Offset of the request in the arguments of the start tracepoint, in bytes: 0, or 8 if the queue comes first.
+    pub start_request: u32,
     /// 1 if single I/Os are sent, 0 if they are counted.
     pub sends_ios: u32,
 }

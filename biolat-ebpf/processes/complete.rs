@@ -49,8 +49,11 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         // SAFETY: as above.
         unsafe { *entry = if has_ended { 0 } else { u64::from(process) | u64::from(bytes) << 32 } };
     }
-    let status =
-        if completion.status != 0 && accounting.reports_status(flags, op) { completion.status_index() } else { 0 };
+    let status = if completion.status != 0 && accounting.reports_status(flags, op) {
+        completion.status_index()
+    } else {
+        0
+    };
     let io = Io { completion: &completion, op, process, status, has_ended, now };
     if constant!(processes.sends_ios) == 0 {
         io.count();
@@ -71,11 +74,7 @@ struct Io<'a> {
 impl Io<'_> {
     #[inline(always)]
     fn count(&self) {
-        let key = ProcessKey {
-            series: self.series(),
-            process: self.process,
-            epoch: maps::control().epoch,
-        };
+        let key = ProcessKey { series: self.series(), process: self.process, epoch: maps::control().epoch };
         let Some(usage) = maps::usage(&key) else {
             return maps::count_lost(Reason::NoRoom);
         };

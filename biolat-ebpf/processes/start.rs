@@ -1,8 +1,8 @@
 //! Stores the process that submits a request.
 
-use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::BtfTracePointContext};
+use aya_ebpf::{EbpfContext as _, helpers::bpf_get_current_pid_tgid, programs::BtfTracePointContext};
 
-use crate::{constants::constant, maps, request::Completion};
+use crate::{constants::member, maps, request::Completion};
 
 /// Stores the current process as the request's. If bios of other processes are merged into the request later, it stays the
 /// request's.
@@ -26,11 +26,9 @@ pub(crate) fn store_unless_inserted(ctx: &BtfTracePointContext) {
 
 #[inline(always)]
 fn entry(ctx: &BtfTracePointContext) -> Option<*mut u64> {
-    let request = if constant!(processes.start_argument) == 0 {
-        Completion::of_request(ctx.arg(0))
-    } else {
-        Completion::of_request(ctx.arg(1))
-    };
+    // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
+    let pointer = member!(u64, ctx.as_ptr().cast(), processes.start_request);
+    let request = Completion::of_request(pointer as *const u8);
     maps::entry(&request, maps::region(&request)?)
 }
 

@@ -125,7 +125,9 @@ fn check_object(committed: &Committed, strict: bool) -> Result<()> {
             println!("{path} matches its sources, byte for byte");
             toolchain.check_other_architectures(committed)?;
         }
-        Err(reason) if strict => return Err(reason.context(format!("cannot rebuild {path} to compare its bytes"))),
+        Err(reason) if strict => {
+            return Err(reason.context(format!("cannot rebuild {path} to compare its bytes")));
+        }
         Err(reason) => {
             println!("{path} matches its manifest; bytes not compared with a rebuild: {reason:#}")
         }
