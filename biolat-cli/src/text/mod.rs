@@ -1,6 +1,8 @@
 //! A window as text: for each block a histogram, percentiles, the load, and notes on missing data.
 
 mod cpus;
+mod processes;
+mod ranking;
 mod rows;
 mod sizes;
 #[cfg(test)]
@@ -10,6 +12,8 @@ mod tests;
 mod who;
 #[cfg(test)]
 mod who_tests;
+
+pub(super) use processes::processes;
 
 use std::{array, fmt::Write as _};
 
