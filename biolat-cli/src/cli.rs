@@ -17,7 +17,7 @@ const LONG_ABOUT: &str = "Shows block I/O latency, now or in the last day, on th
 
 Without a command, measures for 5 s and reports in sentences what stands out. It asks biolat-daemon on this host; if none is \
 running, it takes its own measurements. hist, sizes, cpus, who, slow and top take their own even if one is running; without \
-the privileges for that, they ask the daemon on this host. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
+the privileges for that, they ask the daemon on this host. processes always takes its own. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
 
 The past comes from a daemon's history, or from a file written by `biolat save`. --host asks a daemon elsewhere.";
 

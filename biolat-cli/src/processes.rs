@@ -19,7 +19,7 @@ use super::{
     cli::ProcessesCommand,
     json,
     output::{closed, write},
-    source::{about_this_host, without_daemon},
+    source::about_this_host,
     stop::{StopSignals, show_until_stopped},
     text::{self, TextStyle},
 };
@@ -51,7 +51,7 @@ async fn show(command: ProcessesCommand, mut stopped: watch::Receiver<bool>) -> 
     };
     let seccomp = settings.seccomp;
     let mut handle = tokio::select! {
-        handle = Handle::start(settings) => handle.map_err(|error| anyhow::anyhow!("{}", without_daemon(&error)))?,
+        handle = Handle::start(settings) => handle?,
         _ = stopped.wait_for(|&stopped| stopped) => return Ok(()),
     };
     rights::drop_privileges(Role::Tui, seccomp)?;
@@ -111,10 +111,10 @@ impl View {
             Event::Ios(list) => write(ios::lines(&list, &self.style, self.json)?).await,
             Event::Sampling(1) => self.note("every I/O is shown again\n".to_owned()).await,
             Event::Sampling(one_of) => {
-                self.note(format!("too many I/Os to show: one of {one_of} from now on\n")).await
+                self.note(format!("more than 10,000 I/Os per second: showing one of {one_of}\n")).await
             }
             Event::Dropped(dropped) => {
-                let line = format!("{} I/Os are not shown: too many at a time\n", format::count(dropped));
+                let line = format!("{} I/Os were not shown: too many at a time\n", format::count(dropped));
                 self.note(line).await
             }
             Event::NotMeasured(device) => {

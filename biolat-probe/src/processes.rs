@@ -291,3 +291,49 @@ fn from_maps(object: &mut Ebpf, starts: Vec<OwnedFd>, complete: OwnedFd) -> Resu
         grace_periods: GracePeriods::start()?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
+    use super::OBJECT;
+
+    /// The helpers that a program calls, with the number of calls. -1 is a subprogram.
+    fn calls(program: &str) -> BTreeMap<i32, usize> {
+        const CALL: u8 = 0x85;
+        let object = object::File::parse(OBJECT).unwrap();
+        let symbol = object.symbols().find(|symbol| symbol.name() == Ok(program)).unwrap();
+        let section = object.section_by_index(symbol.section_index().unwrap()).unwrap();
+        let code = section.data_range(symbol.address(), symbol.size()).unwrap().unwrap();
+        let mut calls = BTreeMap::new();
+        for &[code, registers, _, _, number @ ..] in code.as_chunks::<8>().0 {
+            if code == CALL {
+                let is_helper = registers >> 4 == 0;
+                let helper = if is_helper { i32::from_le_bytes(number) } else { -1 };
+                *calls.entry(helper).or_default() += 1;
+            }
+        }
+        calls
+    }
+
+    /// bpf_map_lookup_elem for the device, the entry and the name, which the kernel inlines, and bpf_get_current_pid_tgid. The
+    /// subprogram captures a name.
+    #[test]
+    fn start_calls_only_lookups_and_the_current_process() {
+        for program in ["block_io_start", "block_rq_insert", "block_rq_issue"] {
+            assert_eq!(calls(program), BTreeMap::from([(1, 3), (14, 1), (-1, 1)]), "{program}");
+        }
+    }
+
+    #[test]
+    fn no_instruction_is_atomic() {
+        const ATOMIC: [u8; 2] = [0xc3, 0xdb];
+        let object = object::File::parse(OBJECT).unwrap();
+        for section in object.sections().filter(|section| section.kind() == object::SectionKind::Text) {
+            let code = section.data().unwrap();
+            assert!(code.as_chunks::<8>().0.iter().all(|code| !ATOMIC.contains(&code[0])));
+        }
+    }
+}

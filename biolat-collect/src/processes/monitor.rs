@@ -178,12 +178,12 @@ impl Monitor {
     }
 
     fn window(&mut self) -> Result<ProcessWindow> {
+        // The window ends when the next epoch begins, not when its counters have been read.
+        let (now, ended) = (Instant::now(), SystemTime::now());
         let usage = self.probe.next_epoch()?;
-        let (began, ended) = (self.began, Instant::now());
-        self.began = ended;
         let mut window = ProcessWindow {
-            ended: SystemTime::now(),
-            length: ended - began,
+            ended,
+            length: now - std::mem::replace(&mut self.began, now),
             models: self.devices.values().map(|device| (device.name.clone(), device.model.clone())).collect(),
             usage: Vec::with_capacity(usage.len()),
             lost: self.losses.since_last(&self.probe)?,
