@@ -15,6 +15,7 @@ mod options;
 mod output;
 mod past;
 mod past_time;
+mod process_figures;
 mod processes;
 mod progress;
 mod remote;

@@ -1,6 +1,5 @@
 //! `biolat processes`: the I/O of a window by process, or each I/O with its process.
 
-mod figures;
 mod ios;
 
 use std::process::ExitCode;
@@ -19,14 +18,11 @@ use super::{
     cli::ProcessesCommand,
     json,
     output::{closed, write},
+    process_figures::by_device,
     source::about_this_host,
     stop::{StopSignals, show_until_stopped},
-    text::{self, TextStyle},
+    text::TextStyle,
 };
-
-#[cfg(test)]
-pub(super) use figures::tests::window as sample_window;
-pub(super) use figures::{DeviceProcesses, ProcessFigures, ProcessRow, by_device};
 
 /// Shows windows or I/Os until stopped.
 pub(super) async fn run(command: ProcessesCommand, stop: StopSignals) -> Result<ExitCode> {
@@ -136,7 +132,7 @@ impl View {
             let clock = clock::local(biolat_model::text::time::unix_seconds(window.ended));
             text += &format!("{}\n", self.style.terminal.paint(Highlight::Strong, &clock));
         }
-        text += &text::processes(window, &devices, &self.style);
+        text += &self.style.processes(window, &devices);
         write(text).await
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::LatencyJson;
 use crate::{
     output::json_line,
-    processes::{DeviceProcesses, ProcessFigures},
+    process_figures::{DeviceProcesses, ProcessFigures},
 };
 
 #[derive(Serialize)]
@@ -83,11 +83,11 @@ pub(crate) fn line(window: &ProcessWindow, devices: &[DeviceProcesses<'_>], host
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::processes::{by_device, sample_window};
+    use crate::process_figures::{by_device, tests::window};
 
     #[test]
     fn writes_each_process() {
-        let window = sample_window();
+        let window = window();
         let line: Value =
             serde_json::from_str(&super::line(&window, &by_device(&window), "db1").unwrap()).unwrap();
         let first = &line["processes"][0];

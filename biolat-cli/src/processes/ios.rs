@@ -6,8 +6,7 @@ use biolat_model::text::{format, time::unix_seconds};
 use biolat_system::{clock, terminal::Highlight};
 use serde::Serialize;
 
-use super::figures;
-use crate::{output::json_line, text::TextStyle};
+use crate::{output::json_line, process_figures, text::TextStyle};
 
 /// Width of a process, in characters.
 const PROCESS: usize = 24;
@@ -41,7 +40,7 @@ fn line(io: &ProcessIo, style: &TextStyle) -> String {
     let completed = unix_seconds(io.completed);
     let milliseconds = (completed * 1e3) as u64 % 1000;
     let (terminal, numbers) = (style.terminal, style.numbers);
-    let name = terminal.cut(&figures::name(&io.process), PROCESS);
+    let name = terminal.cut(&process_figures::name(&io.process), PROCESS);
     let failed = match io.status {
         "ok" => String::new(),
         status => format!("  {}", terminal.paint(Highlight::Bad, &format!("failed: {status}"))),

@@ -13,8 +13,6 @@ mod who;
 #[cfg(test)]
 mod who_tests;
 
-pub(super) use processes::processes;
-
 use std::{array, fmt::Write as _};
 
 use biolat_common::series::Phase;

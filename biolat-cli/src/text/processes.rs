@@ -12,7 +12,7 @@ use super::{
     sizes::ERROR_PERCENT,
     who::TITLES,
 };
-use crate::processes::{DeviceProcesses, ProcessRow};
+use crate::process_figures::{DeviceProcesses, ProcessRow};
 
 /// Explains rows without a process.
 const ABOUT_UNKNOWN: &str =
@@ -23,27 +23,23 @@ const RECURSION: &str = "recursion";
 const ABOUT_RECURSION: &str =
     "the kernel did not run the program, because it was already running on that CPU";
 
-/// Formats a window.
-pub(crate) fn processes(
-    window: &ProcessWindow,
-    devices: &[DeviceProcesses<'_>],
-    style: &TextStyle,
-) -> String {
-    let seconds = window.length.as_secs_f64();
-    let tables = devices.iter().map(|device| style.process_table(device, seconds));
-    let mut text = tables.collect::<Vec<_>>().join("\n");
-    if devices.is_empty() {
-        let _ = writeln!(text, "no I/O completed in {}", format::duration(seconds));
-    }
-    for (reason, count) in &window.lost {
-        let meaning = if reason == RECURSION { ABOUT_RECURSION } else { losses::meaning(reason) };
-        let line = format!("not counted: {} {reason} ({meaning})", format::count(*count));
-        style.note(&mut text, Highlight::Note, &line);
-    }
-    text
-}
-
 impl TextStyle {
+    /// Formats a window.
+    pub(crate) fn processes(&self, window: &ProcessWindow, devices: &[DeviceProcesses<'_>]) -> String {
+        let seconds = window.length.as_secs_f64();
+        let tables = devices.iter().map(|device| self.process_table(device, seconds));
+        let mut text = tables.collect::<Vec<_>>().join("\n");
+        if devices.is_empty() {
+            let _ = writeln!(text, "no I/O completed in {}", format::duration(seconds));
+        }
+        for (reason, count) in &window.lost {
+            let meaning = if reason == RECURSION { ABOUT_RECURSION } else { losses::meaning(reason) };
+            let line = format!("not counted: {} {reason} ({meaning})", format::count(*count));
+            self.note(&mut text, Highlight::Note, &line);
+        }
+        text
+    }
+
     fn process_table(&self, device: &DeviceProcesses<'_>, seconds: f64) -> String {
         let mut text = String::new();
         let model = if device.model.is_empty() { String::new() } else { format!(" ({})", device.model) };
@@ -104,20 +100,20 @@ mod tests {
     use biolat_system::terminal::Terminal;
 
     use super::super::TextStyle;
-    use crate::processes::{by_device, sample_window};
+    use crate::process_figures::{by_device, tests::window};
 
     #[test]
     fn formats_a_table_per_device() {
         let terminal = Terminal { color: false, unicode: true, is_terminal: true };
         let style = TextStyle { terminal, width: 100, numbers: terminal.numbers(false), fine: false };
-        let window = sample_window();
-        let text = super::processes(&window, &by_device(&window), &style);
+        let window = window();
+        let text = style.processes(&window, &by_device(&window));
         assert!(text.starts_with("sda (SSD): processes by share of the drive's time\n  process "), "{text}");
         for line in ["  p1 (1)     50 % ", "  [p2] (2)   50 % ", "\nsdb: processes"] {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(text.contains("\nnot counted: 2 recursion (") && !text.contains("errors"), "{text}");
         let idle = ProcessWindow { usage: Vec::new(), lost: Default::default(), ..window };
-        assert_eq!(super::processes(&idle, &by_device(&idle), &style), "no I/O completed in 5 s\n");
+        assert_eq!(style.processes(&idle, &by_device(&idle)), "no I/O completed in 5 s\n");
     }
 }

@@ -29,7 +29,9 @@ use biolat_system::{
 use tokio::sync::mpsc;
 
 use super::{
-    Event, Output, ProcessIo, ProcessUsage, ProcessWindow, Settings, ios::Sampling, names::Names,
+    events::{Event, Output, ProcessUsage, ProcessWindow, Settings},
+    ios::{ProcessIo, Sampling},
+    names::Names,
     regions::Regions,
 };
 use crate::{

@@ -60,7 +60,7 @@ impl ProcessRow<'_> {
 }
 
 /// The name of a process with its id.
-pub(super) fn name(Process { pid, name, is_kernel }: &Process) -> String {
+pub(crate) fn name(Process { pid, name, is_kernel }: &Process) -> String {
     match (pid, name.as_str(), is_kernel) {
         (0, ..) => "unknown".to_owned(),
         (_, "", _) => format!("({pid})"),
