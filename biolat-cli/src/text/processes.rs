@@ -18,10 +18,15 @@ use crate::process_figures::{DeviceProcesses, ProcessRow};
 const ABOUT_UNKNOWN: &str =
     "unknown: requests that were in flight when the measurement began, or whose start was not seen";
 
-/// A reason that has another meaning for the probe, which has an understudy.
-const RECURSION: &str = "recursion";
-const ABOUT_RECURSION: &str =
-    "the kernel did not run the program, because it was already running on that CPU";
+/// Why these completions are not counted.
+fn meaning(reason: &str) -> &str {
+    match reason {
+        // The probe has an understudy, so it means something else there.
+        "recursion" => "the kernel did not run the program, because it was already running on that CPU",
+        "missed" => "completed according to diskstats, but the kernel did not run the program",
+        reason => losses::meaning(reason),
+    }
+}
 
 impl TextStyle {
     /// Formats a window.
@@ -33,8 +38,7 @@ impl TextStyle {
             let _ = writeln!(text, "no I/O completed in {}", format::duration(seconds));
         }
         for (reason, count) in &window.lost {
-            let meaning = if reason == RECURSION { ABOUT_RECURSION } else { losses::meaning(reason) };
-            let line = format!("not counted: {} {reason} ({meaning})", format::count(*count));
+            let line = format!("not counted: {} {reason} ({})", format::count(*count), meaning(reason));
             self.note(&mut text, Highlight::Note, &line);
         }
         text

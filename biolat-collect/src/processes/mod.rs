@@ -1,6 +1,7 @@
 //! Measures I/O by process, for `biolat processes`. A thread attaches the programs, reads them, and sends windows or single I/Os.
 //! It shares nothing with the collector.
 
+mod audit;
 mod events;
 mod ios;
 mod monitor;

@@ -29,6 +29,7 @@ use biolat_system::{
 use tokio::sync::mpsc;
 
 use super::{
+    audit::Audit,
     events::{Event, Output, ProcessUsage, ProcessWindow, Settings},
     ios::{ProcessIo, Sampling},
     names::Names,
@@ -36,7 +37,7 @@ use super::{
 };
 use crate::{
     collector::slow_log::Clocks,
-    device::{self, IdKind, sysfs},
+    device::{self, IdKind, diskstats::DiskStats, sysfs},
 };
 
 /// Commands to the thread.
@@ -74,6 +75,7 @@ pub(super) struct Monitor {
     regions: Regions,
     names: Names,
     losses: Losses,
+    audit: Audit,
     sampling: Sampling,
     dropped: u64,
     began: Instant,
@@ -113,6 +115,7 @@ impl Monitor {
             device_names: BTreeMap::new(),
             regions,
             losses: Losses::default(),
+            audit: Audit::default(),
             sampling: Sampling::new(now),
             dropped: 0,
             began: now,
@@ -120,6 +123,10 @@ impl Monitor {
         };
         monitor.update_devices(found)?;
         monitor.probe.attach()?;
+        // Only now is everything counted.
+        for (id, completed) in monitor.completions() {
+            monitor.audit.begin(id, completed);
+        }
         monitor.began = Instant::now();
         let waiting = move || rights::drop_privileges(Role::WaitingForRuns, seccomp);
         monitor.probe.grace_periods.in_thread(waiting)??;
@@ -182,13 +189,18 @@ impl Monitor {
     fn window(&mut self) -> Result<ProcessWindow> {
         // The window ends when the next epoch begins, not when its counters have been read.
         let (now, ended) = (Instant::now(), SystemTime::now());
+        let completions = self.completions();
         let usage = self.probe.next_epoch()?;
+        for usage in &usage {
+            self.audit.count(usage.key.series.device(), usage.cells.iter().sum());
+        }
+        let missed = completions.into_iter().map(|(id, completed)| self.audit.missed(id, completed)).sum();
         let mut window = ProcessWindow {
             ended,
             length: now - std::mem::replace(&mut self.began, now),
             models: self.devices.values().map(|device| (device.name.clone(), device.model.clone())).collect(),
             usage: Vec::with_capacity(usage.len()),
-            lost: self.losses.since_last(&self.probe)?,
+            lost: self.losses.since_last(&self.probe, missed)?,
         };
         for usage in usage {
             let (series, pid) = (usage.key.series, usage.key.process);
@@ -248,6 +260,15 @@ impl Monitor {
         Ok(())
     }
 
+    /// The completions of each measured device according to the disk statistics.
+    fn completions(&self) -> Vec<(u64, u64)> {
+        let measured = self.regions.devices().into_iter().filter_map(|id| self.devices.get(&id));
+        let read = |device: &Device| {
+            Some((device.id, DiskStats::read(&self.host.sysfs, device).ok()?.completions()))
+        };
+        measured.filter_map(read).collect()
+    }
+
     /// Gives each selected device a region, and takes those of the others.
     fn update_devices(&mut self, found: Vec<Device>) -> Result<()> {
         let selected = found.into_iter().filter(|device| self.selection.shows(&device.name));
@@ -258,6 +279,7 @@ impl Monitor {
             if !self.devices.contains_key(&gone) {
                 self.probe.remove_region(gone)?;
                 self.regions.remove(gone);
+                self.audit.end(gone);
             }
         }
         for (&id, device) in &self.devices {
@@ -269,7 +291,14 @@ impl Monitor {
                 Some(region) => self.probe.set_region(region)?,
                 None => false,
             };
-            if !is_placed {
+            if is_placed {
+                if !known.contains_key(&id)
+                    && let Ok(stats) = DiskStats::read(&self.host.sysfs, device)
+                {
+                    self.audit.begin(id, stats.completions());
+                }
+            } else {
+                self.audit.end(id);
                 self.regions.remove(id);
                 self.probe.remove_region(id)?;
                 if !known.contains_key(&id) {
@@ -289,15 +318,19 @@ fn scan(host: &Host, kernel: &Kernel, known: &BTreeMap<u64, Device>) -> Result<V
 }
 
 impl Losses {
-    /// Returns the losses since the last call, by reason.
-    fn since_last(&mut self, probe: &ProcessProbe) -> Result<BTreeMap<Name, u64>> {
+    /// Returns the losses since the last call, by reason. `missed` is how many completions the audit has found; those with another
+    /// reason are not counted twice.
+    fn since_last(&mut self, probe: &ProcessProbe, missed: u64) -> Result<BTreeMap<Name, u64>> {
         let (lost, refused) = (probe.lost()?, probe.refused()?);
         let of_reason = |reason: Reason| {
             let place = reason as usize;
             (Name::from(reason.name()), lost[place] - self.lost[place])
         };
-        let recursion = (Name::from("recursion"), refused.completions - self.refused.completions);
-        let by_reason = Reason::ALL.into_iter().map(of_reason).chain([recursion]);
+        let recursion = refused.completions - self.refused.completions;
+        let (_, no_room) = of_reason(Reason::NoRoom);
+        let missed = missed.saturating_sub(recursion + no_room);
+        let others = [(Name::from("recursion"), recursion), (Name::from("missed"), missed)];
+        let by_reason = Reason::ALL.into_iter().map(of_reason).chain(others);
         let by_reason = by_reason.filter(|(_, count)| *count > 0).collect();
         *self = Self { lost, refused };
         Ok(by_reason)

@@ -76,7 +76,7 @@ impl Regions {
 }
 
 fn unplaced(device: u64, tags: Tags) -> Region {
-    let tags_per_queue = tags.per_queue.max(MIN_TAGS).min(MAX_ENTRIES).next_multiple_of(LINE);
+    let tags_per_queue = tags.per_queue.clamp(MIN_TAGS, MAX_ENTRIES).next_multiple_of(LINE);
     Region { device, queues: tags.queues, tags: tags_per_queue, ..Region::default() }
 }
 

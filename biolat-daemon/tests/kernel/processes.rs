@@ -82,6 +82,7 @@ fn counts_agree_with_fio() {
     let text = running.end();
     let windows = lines(&text);
     assert!(windows.len() >= 2, "{text}");
+    assert!(windows.iter().all(|window| window["lost"] == json!({})), "{text}");
     let rows = windows.iter().flat_map(|window| window["processes"].as_array().unwrap());
     let by_op = rows.flat_map(|row| {
         assert_eq!((row["device"].as_str(), row["kernel"].as_bool()), (Some(&*device.name), Some(false)));
