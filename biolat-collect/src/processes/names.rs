@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(parse(77, USER), Some(process(77, "a) (b) x", false)));
         assert_eq!(parse(9, KERNEL), Some(process(9, "kworker/u4:0-writeback", true)));
         assert_eq!((parse(9, ""), parse(9, "9 (x) S 1")), (None, None));
-        assert_eq!(parse(9, &USER.replace("(a)", "\u{1b}[2J")).unwrap().name, "\u{fffd}[2J (b) x");
+        assert_eq!(parse(9, &USER.replace("a)", "\u{1b}[2J")).unwrap().name, "\u{fffd}[2J (b) x");
     }
 
     #[test]
