@@ -111,7 +111,10 @@ fn single_ios_agree_with_fio() {
             (&io["device"], &io["status"], &io["one_of"]),
             (&json!(device.name), &json!("ok"), &json!(1))
         );
-        assert!(number(&io, "sector") % 8 == 0 && io["device_seconds"].as_f64().unwrap() > 0.0, "{io}");
+        assert!(
+            number(&io, "sector").is_multiple_of(8) && io["device_seconds"].as_f64().unwrap() > 0.0,
+            "{io}"
+        );
         let (name, op) = (io["name"].as_str().unwrap().to_owned(), io["op"].as_str().unwrap().to_owned());
         (name, number(&io, "pid"), op, (1, number(&io, "bytes")))
     });
