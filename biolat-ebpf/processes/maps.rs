@@ -54,7 +54,8 @@ struct Number(UnsafeCell<u64>);
 // SAFETY: read in one load.
 unsafe impl Sync for Number {}
 
-static NO_USAGE: Usage = Usage::ZERO;
+/// A reference, because a copy would take most of the stack.
+static NO_USAGE: &Usage = &Usage::ZERO;
 
 const BPF_NOEXIST: u64 = 1;
 const BPF_RB_NO_WAKEUP: u64 = 1;
@@ -123,7 +124,7 @@ pub(crate) fn usage(key: &ProcessKey) -> Option<*mut Usage> {
         return Some(usage);
     }
     // Fails if the map is full, or if another CPU was faster.
-    let _ = USAGE.insert(key, &NO_USAGE, BPF_NOEXIST);
+    let _ = USAGE.insert(key, NO_USAGE, BPF_NOEXIST);
     USAGE.get_ptr_mut(key)
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn store_unless_inserted(ctx: &BtfTracePointContext) {
 #[inline(always)]
 fn entry(ctx: &BtfTracePointContext) -> Option<*mut u64> {
     // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
-    let pointer = member!(u64, ctx.as_ptr().cast(), processes.start_request);
+    let pointer = member!(u64, ctx.as_ptr().cast::<u8>(), processes.start_request);
     let request = Completion::of_request(pointer as *const u8);
     maps::entry(&request, maps::region(&request)?)
 }
