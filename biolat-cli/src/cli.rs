@@ -17,14 +17,13 @@ const LONG_ABOUT: &str = "Shows block I/O latency, now or in the last day, on th
 
 Without a command, measures for 5 s and reports in sentences what stands out. It asks biolat-daemon on this host; if none is \
 running, it takes its own measurements. hist, sizes, cpus, who, slow and top take their own even if one is running; without \
-the privileges for that, they ask the daemon on this host. processes always takes its own. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
+the privileges for that, they ask the daemon on this host. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
 
 The past comes from a daemon's history, or from a file written by `biolat save`. --host asks a daemon elsewhere.";
 
 const EXAMPLES: &str = "\
 Examples:
   biolat                      what stands out on this host now
-  biolat hist -D -F 1 10      ten one-second windows, a histogram per device and op
   biolat who 5                which services and containers do the I/O, every 5 s
   biolat at 03:00 --for 5m    what happened from 03:00 to 03:05
   biolat worst --host db1     the worst minutes of the last day on db1
