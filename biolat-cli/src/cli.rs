@@ -24,7 +24,6 @@ The past comes from a daemon's history, or from a file written by `biolat save`.
 const EXAMPLES: &str = "\
 Examples:
   biolat                      what stands out on this host now
-  biolat hist -D -F 1 10      ten one-second windows, a histogram per device and op
   biolat who 5                which services and containers do the I/O, every 5 s
   biolat at 03:00 --for 5m    what happened from 03:00 to 03:05
   biolat worst --host db1     the worst minutes of the last day on db1
@@ -65,6 +64,12 @@ pub enum Command {
     /// its nearest ancestor that has it; `biolat check` lists such cgroups. Workloads are sorted by how long they keep the
     /// drive busy.
     Who(TableCommand),
+    /// Which processes do the I/O, or each I/O with its process
+    ///
+    /// The process is the one that submitted the I/O, and its latency is the time in the drive. Writes from the page cache are
+    /// submitted by the kernel's own threads, such as kworker and jbd2. An I/O that is merged into a request of another process
+    /// counts for that process. Attaches programs of its own while it runs, also next to a daemon.
+    Processes(ProcessesCommand),
     /// Each slow or failed I/O, as it completes
     Slow(SlowCommand),
     /// A live table of devices, hung and slow ones first
@@ -97,7 +102,13 @@ impl Command {
             | Self::At(AtCommand { shown: PastOptions { file, .. }, .. })
             | Self::Since(SinceCommand { shown: PastOptions { file, .. }, .. })
             | Self::Worst(WorstCommand { file, .. }) => file,
-            Self::Cpus(_) | Self::Slow(_) | Self::Top(_) | Self::Save(_) | Self::Open(_) | Self::Check(_) => {
+            Self::Cpus(_)
+            | Self::Processes(_)
+            | Self::Slow(_)
+            | Self::Top(_)
+            | Self::Save(_)
+            | Self::Open(_)
+            | Self::Check(_) => {
                 return false;
             }
         };
@@ -138,6 +149,20 @@ pub struct TableCommand {
 pub struct CpusCommand {
     #[command(flatten)]
     pub windows: WindowOptions,
+    #[command(flatten)]
+    pub common: CommonOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct ProcessesCommand {
+    #[command(flatten)]
+    pub windows: WindowOptions,
+    /// Each I/O as it completes, or a sample above 10,000 per second
+    #[arg(long, conflicts_with_all = ["interval", "count", "timestamp"])]
+    pub io: bool,
+    /// Latencies in milliseconds
+    #[arg(short, long)]
+    pub milliseconds: bool,
     #[command(flatten)]
     pub common: CommonOptions,
 }

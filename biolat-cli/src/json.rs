@@ -1,5 +1,6 @@
 //! A window as one line of JSON, described in `docs/terminal.md`.
 
+pub(super) mod processes;
 mod sizes;
 mod who;
 

@@ -15,6 +15,8 @@ mod options;
 mod output;
 mod past;
 mod past_time;
+mod process_figures;
+mod processes;
 mod progress;
 mod remote;
 mod saved;
@@ -40,8 +42,8 @@ use biolat_system::{log_lines, rights, runtime};
 use log::LevelFilter;
 
 use cli::{
-    AtCommand, Cli, Command, CpusCommand, HistCommand, OpenCommand, PastOptions, SinceCommand, SlowCommand,
-    TableCommand, TopCommand, WorstCommand,
+    AtCommand, Cli, Command, CpusCommand, HistCommand, OpenCommand, PastOptions, ProcessesCommand,
+    SinceCommand, SlowCommand, TableCommand, TopCommand, WorstCommand,
 };
 use options::{CommonOptions, FileOption, HistogramOptions, RangeOptions, WindowOptions};
 use past::PastCommand;
@@ -72,6 +74,13 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         }
         options.json |= common.json;
         return check::run(*options);
+    }
+    if let Some(Command::Processes(options)) = &command
+        && (common.source.host.is_some() || options.common.source.host.is_some())
+    {
+        return Ok(usage_error(
+            "biolat processes only measures the host it runs on: run it there instead of using --host",
+        ));
     }
     if common.source.host.is_some() && command.as_ref().is_some_and(Command::reads_file) {
         return Ok(usage_error("--host and --file exclude each other: a file needs no daemon"));
@@ -108,6 +117,10 @@ async fn dispatch(command: Option<Command>, before: CommonOptions, length: Durat
             let common = common.or(&before);
             let view = View::of_table(Table::Cpus, false, &common);
             live(view, windows, &common).await
+        }
+        Some(Command::Processes(command)) => {
+            let command = ProcessesCommand { common: command.common.or(&before), ..command };
+            processes::run(command, StopSignals::listen()?).await
         }
         Some(Command::Slow(SlowCommand { at_least, milliseconds, common })) => {
             let command = SlowCommand { at_least, milliseconds, common: common.or(&before) };

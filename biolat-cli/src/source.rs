@@ -98,12 +98,7 @@ impl<T: Document> Source<T> {
         let interval = needs.window / u32::try_from(collections).unwrap_or(u32::MAX);
         let host = options.machine.host();
         let mut own = Own::start(options, interval, needs.slow).await?;
-        let about = format!(
-            "measuring on this host (biolat {}, kernel {}){}",
-            version::VERSION,
-            host.kernel_release().unwrap_or_default(),
-            if options.devices.selection()?.is_none() { without_loops(&host.sysfs) } else { "" },
-        );
+        let about = about_this_host(options)?;
         let nodes = CpuNodes::read(&host.sysfs);
         rights::drop_privileges(Role::Tui, options.machine.seccomp.is_enabled())?;
         let first = own.next().await?;
@@ -177,6 +172,17 @@ impl Own {
         self.collector.collect_and_stop().await;
         self.latest()
     }
+}
+
+/// Describes a measurement on this host.
+pub(super) fn about_this_host(options: &CommonOptions) -> Result<String> {
+    let host = options.machine.host();
+    Ok(format!(
+        "measuring on this host (biolat {}, kernel {}){}",
+        version::VERSION,
+        host.kernel_release().unwrap_or_default(),
+        if options.devices.selection()?.is_none() { without_loops(&host.sysfs) } else { "" },
+    ))
 }
 
 /// A note that loop devices are left out, if there are any.

@@ -6,4 +6,5 @@ pub mod collector;
 pub mod cpus;
 pub mod device;
 pub mod pins;
+pub mod processes;
 pub mod scrapes;

@@ -4,7 +4,7 @@
 
 use core::mem::size_of;
 
-use crate::{kernel::KernelLayout, workload::Tables};
+use crate::{kernel::KernelLayout, processes::ProcessConstants, workload::Tables};
 
 /// All constants. A placeholder refers to one by its index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Constants {
     pub kernel: KernelLayout,
     /// The daemon's choices.
     pub options: ProbeOptions,
+    /// For the programs of [`crate::processes`], which have no [`ProbeOptions`]. Last, so the probe's indices do not depend on it.
+    pub processes: ProcessConstants,
 }
 
 /// The daemon's choices for a probe: its options, and the map sizes that follow from them.
@@ -109,6 +111,7 @@ mod tests {
         let constants = Constants {
             kernel: KernelLayout { rq_flags: 28, io_stat: 1 << 31, ..KernelLayout::default() },
             options: ProbeOptions { mark_lines: 128, ..ProbeOptions::default() },
+            ..Constants::default()
         };
         let code = |io_stat: i32, mark_lines: i32, flags: i32| {
             [

@@ -11,6 +11,7 @@ pub mod inflight;
 pub mod kernel;
 pub mod lost;
 pub mod mark;
+pub mod processes;
 pub mod series;
 pub mod size;
 pub mod slot;

@@ -44,9 +44,16 @@ macro_rules! constant {
 ///
 /// The verifier tracks the kernel type behind the pointer, and rejects the program if the member is outside that type. A load
 /// that faults, for example through a null pointer, reads zero; for main programs, see `common_case::has_null`.
-#[cfg(target_arch = "bpf")]
 macro_rules! field {
-    ($type:tt, $object:expr, $field:ident) => {{
+    ($type:tt, $object:expr, $field:ident) => {
+        $crate::constants::member!($type, $object, kernel.$field)
+    };
+}
+
+/// Like [`field`], for any constant.
+#[cfg(target_arch = "bpf")]
+macro_rules! member {
+    ($type:tt, $object:expr, $($constant:tt)+) => {{
         let value: u64;
         let object: *const u8 = $object;
         // SAFETY: see above.
@@ -55,7 +62,7 @@ macro_rules! field {
                 concat!("{value} = *(", stringify!($type), " *)({object} + {placeholder})"),
                 value = out(reg) value,
                 object = in(reg) object,
-                placeholder = const biolat_common::constants::OFFSET_PLACEHOLDER + $crate::constants::index!(kernel.$field) as i32,
+                placeholder = const biolat_common::constants::OFFSET_PLACEHOLDER + $crate::constants::index!($($constant)+) as i32,
                 options(pure, readonly, nostack, preserves_flags)
             );
         }
@@ -73,10 +80,10 @@ macro_rules! constant {
 
 /// See [`constant`].
 #[cfg(not(target_arch = "bpf"))]
-macro_rules! field {
-    ($type:tt, $object:expr, $field:ident) => {
-        core::hint::black_box($object as usize + $crate::constants::index!(kernel.$field)) as $type
+macro_rules! member {
+    ($type:tt, $object:expr, $($constant:tt)+) => {
+        core::hint::black_box($object as usize + $crate::constants::index!($($constant)+)) as $type
     };
 }
 
-pub(crate) use {constant, field, index, layout_const, option_const};
+pub(crate) use {constant, field, index, layout_const, member, option_const};

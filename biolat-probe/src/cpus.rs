@@ -63,12 +63,22 @@ impl PossibleCpus {
         index: u32,
         values: &mut Vec<T>,
     ) -> io::Result<()> {
+        self.read_value(map.map(), &index, values)
+    }
+
+    /// Reads every CPU's value of a key. aya must have checked that the map's keys and values have the sizes of `K` and `T`.
+    pub(super) fn read_value<K: aya::Pod, T: aya::Pod>(
+        self,
+        map: &MapData,
+        key: &K,
+        values: &mut Vec<T>,
+    ) -> io::Result<()> {
         const { assert!(size_of::<T>().is_multiple_of(8)) };
         values.clear();
         values.reserve(self.0);
-        // SAFETY: there is room for one value per possible CPU, and aya has checked that the map's values have the size of `T`.
-        // The kernel rounds that size up to a multiple of 8 bytes, which it already is.
-        unsafe { sys::read_entry(map.map(), index, values.as_mut_ptr()) }?;
+        // SAFETY: there is room for one value per possible CPU. The kernel rounds the size of a value up to a multiple of 8 bytes,
+        // which it already is.
+        unsafe { sys::read_value(map, key, values.as_mut_ptr()) }?;
         // SAFETY: the kernel has written this many values, each of which is plain integers.
         unsafe { values.set_len(self.0) };
         Ok(())

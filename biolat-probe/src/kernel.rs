@@ -1,5 +1,7 @@
 //! Facts about the running kernel, resolved from its BTF.
 
+pub mod processes;
+
 use std::collections::BTreeMap;
 
 use biolat_common::kernel::{KernelLayout, bio_issue};

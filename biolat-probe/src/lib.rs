@@ -15,6 +15,7 @@ mod map_set;
 mod maps;
 pub mod object;
 mod options;
+pub mod processes;
 mod programs;
 pub mod release;
 mod series_maps;

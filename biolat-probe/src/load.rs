@@ -209,7 +209,7 @@ fn load_takeover(kernel: &Kernel, object: &mut Ebpf, btf: &Btf) -> Result<Takeov
 }
 
 /// Loads a program to be attached to a tracepoint.
-fn load_attachable(object: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<OwnedFd> {
+pub(super) fn load_attachable(object: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<OwnedFd> {
     let program: &mut BtfTracePoint = loadable(object, name)?.try_into()?;
     program.load(tracepoint, btf)?;
     Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)

@@ -38,13 +38,27 @@ pub struct ProgramCounts {
 /// `buffer` must have room for everything that the kernel writes: the map's value or, for a per-CPU map, one value per possible
 /// CPU, with the size rounded up to a multiple of 8 bytes.
 pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: *mut T) -> io::Result<()> {
+    // SAFETY: the key of an array is 4 bytes; the caller vouches for the buffer.
+    unsafe { read_value(map, &index, buffer) }
+}
+
+/// Reads the value of a key.
+///
+/// # Safety
+///
+/// The map's keys must have this type, and `buffer` room as for [`read_entry`].
+pub(super) unsafe fn read_value<K: aya::Pod, T: aya::Pod>(
+    map: &MapData,
+    key: &K,
+    buffer: *mut T,
+) -> io::Result<()> {
     let mut attr = zeroed();
     // SAFETY: a union of plain integers; this is the member that the command reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
     element.map_fd = map.fd().as_fd().as_raw_fd().cast_unsigned();
-    element.key = (&raw const index) as u64;
+    element.key = std::ptr::from_ref(key) as u64;
     element.__bindgen_anon_1.value = buffer as u64;
-    // SAFETY: the key of an array is 4 bytes; the caller vouches for the buffer.
+    // SAFETY: the caller vouches for the key's type and the buffer.
     unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
 }
 

@@ -45,6 +45,8 @@ pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
     };
     command.args(["--", name]);
     if let Subject::Probe = subject {
+        let mut tool = static_cargo("build", "biolat-cli", Architecture::of_host()?)?;
+        run(tool.args(["--quiet", "--release", "--bins"]))?;
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);
     }
     run(command.args(flags))

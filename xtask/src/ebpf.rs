@@ -1,6 +1,6 @@
-//! `cargo xtask ebpf`: builds the committed probe object and checks that it matches its sources.
+//! `cargo xtask ebpf`: builds the committed eBPF objects and checks that they match their sources.
 //!
-//! The object is committed so that building the daemon needs only stable Rust. Its manifest records the hashes of its sources,
+//! The objects are committed so that building the daemon needs only stable Rust. An object's manifest records the hashes of its sources,
 //! the versions of its dependencies, the compiler and the flags. `--check` compares them with the workspace. If the recorded
 //! compiler is installed, it also rebuilds the object for every architecture and compares the bytes: one object serves them all.
 
@@ -16,13 +16,37 @@ use sha2::{Digest as _, Sha256};
 
 use crate::process::{cargo, find, output, root, run};
 
-/// Binaries of `biolat-ebpf`: the probe, its bucket test, and the benchmark's minimal probe.
-const PROBE: &str = "biolat-ebpf";
+/// A committed object.
+struct Committed {
+    /// The binary of `biolat-ebpf`.
+    binary: &'static str,
+    object: &'static str,
+    manifest: &'static str,
+    /// Its sources in the workspace, in addition to [`SOURCES`].
+    sources: &'static [&'static str],
+}
+
+/// The probe, and the programs of `biolat processes`.
+const COMMITTED: [Committed; 2] = [
+    Committed {
+        binary: "biolat-ebpf",
+        object: OBJECT,
+        manifest: "biolat-probe/object/biolat.bpf.manifest",
+        sources: &[],
+    },
+    Committed {
+        binary: "processes",
+        object: "biolat-probe/object/processes.bpf.o",
+        manifest: "biolat-probe/object/processes.bpf.manifest",
+        sources: &["biolat-ebpf/processes"],
+    },
+];
+
+/// Binaries that are not committed: the probe's bucket test, and the benchmark's minimal probe.
 const CELLS: &str = "cells";
 const FLOOR: &str = "floor";
 
 pub(crate) const OBJECT: &str = "biolat-probe/object/biolat.bpf.o";
-const MANIFEST: &str = "biolat-probe/object/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
 const LINKER: &str = "bpf-linker 0.13.0";
 
@@ -59,43 +83,53 @@ struct Toolchain {
     strip: PathBuf,
 }
 
-/// Rebuilds the committed object and its manifest.
+/// Rebuilds the committed objects and their manifests.
 pub(crate) fn rebuild() -> Result<()> {
     let toolchain = Toolchain::find(None)?;
-    let object = toolchain.build(PROBE)?;
-    fs::create_dir_all(root().join(OBJECT).parent().context("no parent directory")?)?;
-    fs::write(root().join(OBJECT), &object)?;
-    fs::write(root().join(MANIFEST), write_manifest(&expected(&object, &toolchain.version)?))?;
-    println!("{OBJECT}: {} bytes, {}", object.len(), toolchain.version);
+    for committed in &COMMITTED {
+        let object = toolchain.build(committed.binary)?;
+        let (path, manifest) = (root().join(committed.object), root().join(committed.manifest));
+        fs::create_dir_all(path.parent().context("no parent directory")?)?;
+        fs::write(path, &object)?;
+        fs::write(manifest, write_manifest(committed, &expected(committed, &object, &toolchain.version)?))?;
+        println!("{}: {} bytes, {}", committed.object, object.len(), toolchain.version);
+    }
     Ok(())
 }
 
-/// Compares the committed object with its sources and, if the recorded compiler is installed, with a rebuild.
+/// Compares the committed objects with their sources and, if the recorded compiler is installed, with a rebuild.
 pub(crate) fn check(strict: bool) -> Result<()> {
+    COMMITTED.iter().try_for_each(|committed| check_object(committed, strict))
+}
+
+fn check_object(committed: &Committed, strict: bool) -> Result<()> {
     const REMEDY: &str = "rebuild it with: cargo xtask ebpf";
-    let object = fs::read(root().join(OBJECT)).with_context(|| format!("cannot read {OBJECT}: {REMEDY}"))?;
-    let text = fs::read_to_string(root().join(MANIFEST))
-        .with_context(|| format!("cannot read {MANIFEST}: {REMEDY}"))?;
+    let (path, manifest) = (committed.object, committed.manifest);
+    let object = fs::read(root().join(path)).with_context(|| format!("cannot read {path}: {REMEDY}"))?;
+    let text = fs::read_to_string(root().join(manifest))
+        .with_context(|| format!("cannot read {manifest}: {REMEDY}"))?;
     let recorded = read_manifest(&text);
     let compiler = recorded.get("compiler").cloned().unwrap_or_default();
-    let expected = expected(&object, &compiler)?;
+    let expected = expected(committed, &object, &compiler)?;
     let keys: BTreeSet<_> = recorded.keys().chain(expected.keys()).collect();
     let differing: Vec<_> = keys.into_iter().filter(|&key| recorded.get(key) != expected.get(key)).collect();
     if !differing.is_empty() {
         let names: Vec<_> = differing.into_iter().map(String::as_str).collect();
-        bail!("the committed probe is stale: changed: {}; {REMEDY}", names.join(", "));
+        bail!("{path} is stale: changed: {}; {REMEDY}", names.join(", "));
     }
     match Toolchain::find(Some(&compiler)) {
         Ok(toolchain) => {
-            if toolchain.build(PROBE)? != object {
-                bail!("the committed probe differs from a rebuild with {compiler}: {REMEDY}");
+            if toolchain.build(committed.binary)? != object {
+                bail!("{path} differs from a rebuild with {compiler}: {REMEDY}");
             }
-            println!("{OBJECT} matches its sources, byte for byte");
-            toolchain.check_other_architectures()?;
+            println!("{path} matches its sources, byte for byte");
+            toolchain.check_other_architectures(committed)?;
         }
-        Err(reason) if strict => return Err(reason.context("cannot rebuild the probe to compare its bytes")),
+        Err(reason) if strict => {
+            return Err(reason.context(format!("cannot rebuild {path} to compare its bytes")));
+        }
         Err(reason) => {
-            println!("{OBJECT} matches its manifest; bytes not compared with a rebuild: {reason:#}")
+            println!("{path} matches its manifest; bytes not compared with a rebuild: {reason:#}")
         }
     }
     Ok(())
@@ -155,11 +189,11 @@ impl Toolchain {
         self.build_for(ARCHITECTURE, binary)
     }
 
-    /// Fails if the probe's programs differ between kernel architectures, as they would if a program read a function's arguments
+    /// Fails if an object's programs differ between kernel architectures, as they would if a program read a function's arguments
     /// from registers. Compares all sections except the ones that name source files.
-    fn check_other_architectures(&self) -> Result<()> {
+    fn check_other_architectures(&self, committed: &Committed) -> Result<()> {
         let programs = |architecture| {
-            let object = self.build_for(architecture, PROBE)?;
+            let object = self.build_for(architecture, committed.binary)?;
             let programs = object.with_extension("programs");
             let mut strip = Command::new(&self.strip);
             strip.args(["--remove-section=.BTF", "--remove-section=.BTF.ext"]);
@@ -170,7 +204,8 @@ impl Toolchain {
         for other in OTHER_ARCHITECTURES {
             if programs(other)? != ours {
                 bail!(
-                    "the probe for kernels on {other} differs from the one on {ARCHITECTURE}: one object no longer serves both"
+                    "{} for kernels on {other} differs from the one on {ARCHITECTURE}: one object no longer serves both",
+                    committed.object
                 );
             }
             println!("its programs also serve kernels on {other}: a build for them has the same bytes");
@@ -267,7 +302,7 @@ fn strip(llvm: &str) -> Result<PathBuf> {
 }
 
 /// Returns the manifest that this object would have if it were built now.
-fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
+fn expected(committed: &Committed, object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     let mut manifest = BTreeMap::from([
         ("object".to_owned(), hash(object)),
         ("compiler".to_owned(), compiler.to_owned()),
@@ -275,7 +310,7 @@ fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
         ("flags".to_owned(), RUSTFLAGS.join(" ")),
         ("profile".to_owned(), PROFILE.join(" ")),
     ]);
-    for source in SOURCES {
+    for source in SOURCES.iter().chain(committed.sources) {
         for path in files(&root().join(source))? {
             let name = path.strip_prefix(root())?.display().to_string();
             manifest.insert(format!("source {name}"), hash(&fs::read(&path)?));
@@ -318,9 +353,12 @@ fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn write_manifest(manifest: &BTreeMap<String, String>) -> String {
-    let head = "# Sources, compiler and flags of biolat.bpf.o. Written by `cargo xtask ebpf`; checked by `cargo xtask ebpf --check`.\n";
-    manifest.iter().fold(head.to_owned(), |text, (key, value)| text + key + ": " + value + "\n")
+fn write_manifest(committed: &Committed, manifest: &BTreeMap<String, String>) -> String {
+    let name = committed.object.rsplit('/').next().unwrap_or_default();
+    let head = format!(
+        "# Sources, compiler and flags of {name}. Written by `cargo xtask ebpf`; checked by `cargo xtask ebpf --check`.\n"
+    );
+    manifest.iter().fold(head, |text, (key, value)| text + key + ": " + value + "\n")
 }
 
 fn read_manifest(text: &str) -> BTreeMap<String, String> {
@@ -335,7 +373,7 @@ fn read_manifest(text: &str) -> BTreeMap<String, String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{hash, read_manifest, write_manifest};
+    use super::{COMMITTED, hash, read_manifest, write_manifest};
 
     #[test]
     fn manifest_round_trips() {
@@ -343,7 +381,7 @@ mod tests {
             ("flags".to_owned(), "--cfg x=\"y: z\"".to_owned()),
             ("source a/b.rs".to_owned(), hash(b"")),
         ]);
-        assert_eq!(read_manifest(&write_manifest(&manifest)), manifest);
+        assert_eq!(read_manifest(&write_manifest(&COMMITTED[0], &manifest)), manifest);
         assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

@@ -1,6 +1,8 @@
 //! A window as text: for each block a histogram, percentiles, the load, and notes on missing data.
 
 mod cpus;
+mod processes;
+mod ranking;
 mod rows;
 mod sizes;
 #[cfg(test)]

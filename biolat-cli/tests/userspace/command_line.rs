@@ -2,8 +2,21 @@
 
 use crate::support::{command, is_refused, run, text, works};
 
-const COMMANDS: [&str; 12] =
-    ["hist", "sizes", "cpus", "who", "slow", "top", "at", "since", "worst", "save", "open", "check"];
+const COMMANDS: [&str; 13] = [
+    "hist",
+    "sizes",
+    "cpus",
+    "who",
+    "processes",
+    "slow",
+    "top",
+    "at",
+    "since",
+    "worst",
+    "save",
+    "open",
+    "check",
+];
 
 /// The commands that `biolat --help` lists.
 fn listed(help: &str) -> Vec<&str> {

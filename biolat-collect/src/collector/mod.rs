@@ -14,7 +14,7 @@ mod refusals;
 mod replace;
 mod series_store;
 mod slots;
-mod slow_log;
+pub(crate) mod slow_log;
 mod spread;
 mod state;
 mod sysfs_thread;

@@ -56,7 +56,7 @@ pub(super) fn begin(
     kept: Option<Kept>,
 ) -> Result<Collector> {
     let kernel = Kernel::from_btf(&kernel_btf(&host)?)?;
-    let found = scan_with_stacks(&host, id_kind(&kernel), |_| None)?;
+    let found = scan_with_stacks(&host, IdKind::of(&kernel.layout), |_| None)?;
     let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
     let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
     let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
@@ -157,7 +157,7 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
     Ok(Collector {
         interval: Duration::ZERO,
         started,
-        devices: Devices::new(host.clone(), selection, id_kind(&probe.kernel)),
+        devices: Devices::new(host.clone(), selection, IdKind::of(&probe.kernel.layout)),
         sysfs: SysfsThread::start()?,
         cpu_nodes: CpuNodes::read(&host.sysfs),
         store: SeriesStore::default(),
@@ -196,8 +196,4 @@ fn continue_from(collector: &mut Collector, state: &State) -> Option<()> {
 
 fn log_reset(reason: &anyhow::Error) {
     log::warn!("cannot resume from the previous daemon, counters start at zero: {reason:#}");
-}
-
-fn id_kind(kernel: &Kernel) -> IdKind {
-    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::Directory }
 }

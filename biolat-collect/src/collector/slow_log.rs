@@ -63,18 +63,18 @@ impl<'a> RecordDevice<'a> {
 
 /// Both clocks, read at the same moment. The kernel's timestamps use the monotonic one.
 #[derive(Clone, Copy)]
-struct Clocks {
+pub(crate) struct Clocks {
     wall: SystemTime,
     monotonic: Duration,
 }
 
 impl Clocks {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { wall: SystemTime::now(), monotonic: monotonic_now() }
     }
 
     /// Converts a timestamp to the time of day, according to the current wall clock.
-    fn time_of_day(self, timestamp_ns: u64) -> SystemTime {
+    pub(crate) fn time_of_day(self, timestamp_ns: u64) -> SystemTime {
         let age = self.monotonic.saturating_sub(Duration::from_nanos(timestamp_ns));
         self.wall.checked_sub(age).unwrap_or(self.wall)
     }

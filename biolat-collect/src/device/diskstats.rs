@@ -54,6 +54,11 @@ impl DiskStats {
         (found >= 11).then_some(Self { completed, in_flight: fields[8] })
     }
 
+    /// Returns the number of I/Os that have completed, of all groups.
+    pub fn completions(&self) -> u64 {
+        self.completed.iter().sum()
+    }
+
     /// Whether nothing completed between the two readings.
     pub fn has_same_completions(&self, other: &Self) -> bool {
         self.completed == other.completed

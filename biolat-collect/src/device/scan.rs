@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use biolat_common::kernel::directory_id;
+use biolat_common::kernel::{KernelLayout, directory_id};
 use biolat_model::device::{Device, Throttling};
 
 use super::{
@@ -18,6 +18,14 @@ pub enum IdKind {
     Diskseq,
     /// Inode number of the device's directory in sysfs.
     Directory,
+}
+
+impl IdKind {
+    /// The source of ids on a kernel with this layout.
+    #[must_use]
+    pub const fn of(layout: &KernelLayout) -> Self {
+        if layout.id_is_sequence != 0 { Self::Diskseq } else { Self::Directory }
+    }
 }
 
 /// Returns all request-based devices, ordered by name. Loop devices are included only if a file is attached.

@@ -37,6 +37,25 @@ pub fn hardware_queues(sysfs: &Path, name: &str) -> Option<Vec<u32>> {
     (!queues.is_empty()).then_some(queues)
 }
 
+/// The tags of a device's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// Number of hardware queues.
+    pub queues: u32,
+    /// Number of tags per hardware queue, of the driver or the scheduler, whichever has more.
+    pub per_queue: u32,
+}
+
+/// Returns a device's tags, or `None` if its hardware queues cannot be listed.
+pub fn tags(sysfs: &Path, name: &str) -> Option<Tags> {
+    let device = sysfs.join("block").join(name);
+    let queues = hardware_queues(sysfs, name)?;
+    let number = |attribute: &str| text(&device, attribute).ok()?.parse::<u32>().ok();
+    let of_driver = queues.iter().filter_map(|queue| number(&format!("mq/{queue}/nr_tags"))).max()?;
+    let of_scheduler = number("queue/nr_requests").unwrap_or_default();
+    Some(Tags { queues: queues.iter().max()? + 1, per_queue: of_driver.max(of_scheduler) })
+}
+
 /// Returns the bio-based devices (dm, md) and the devices below each.
 pub fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
@@ -102,7 +121,7 @@ pub(super) fn clean(text: &str) -> String {
 mod tests {
     use biolat_testing::Tree;
 
-    use super::{inflight, scheduler, stacked};
+    use super::{Tags, inflight, scheduler, stacked, tags};
 
     #[test]
     fn reads_active_scheduler() {
@@ -113,6 +132,23 @@ mod tests {
         for (device, expected) in [("sda", "mq-deadline"), ("sdb", "none"), ("sdc", "")] {
             assert_eq!(scheduler(&tree.0.join("block").join(device)).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn reads_tags_of_driver_and_scheduler() {
+        let tree = Tree::new(
+            "tags",
+            &[
+                ("sda/mq/0/nr_tags", "32\n"),
+                ("sda/queue/nr_requests", "64\n"),
+                ("nvme0n1/mq/0/nr_tags", "1023\n"),
+                ("nvme0n1/mq/11/nr_tags", "1023\n"),
+                ("nvme0n1/queue/nr_requests", "256\n"),
+            ],
+        );
+        assert_eq!(tags(&tree.0, "sda"), Some(Tags { queues: 1, per_queue: 64 }));
+        assert_eq!(tags(&tree.0, "nvme0n1"), Some(Tags { queues: 12, per_queue: 1023 }));
+        assert_eq!(tags(&tree.0, "sdb"), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::{
 };
 use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::Load;
-use subject::{Own, Subject};
+use subject::{Own, Subject, own_terminal_tool};
 
 /// Compare the probe's cost per I/O with that of a minimal probe and of other tools
 #[derive(Parser)]
@@ -63,7 +63,7 @@ fn run(options: &Options) -> Result<()> {
     let own = Own { object: object.into(), kernel };
     let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
     let path = target.path.display().to_string();
-    let subjects = subjects(options);
+    let subjects = subjects(options, &own);
     let mut load = Load::start(target)?;
     eprintln!(
         "{} reads 4 KiB at random places of {path}; {} rounds of {}",
@@ -101,7 +101,7 @@ fn run(options: &Options) -> Result<()> {
     if options.usual.check { check(&table) } else { Ok(()) }
 }
 
-fn subjects(options: &Options) -> Vec<Subject> {
+fn subjects(options: &Options, own: &Own) -> Vec<Subject> {
     let mut subjects = vec![
         Subject::Nothing,
         Subject::Own(EMPTY),
@@ -114,16 +114,30 @@ fn subjects(options: &Options) -> Vec<Subject> {
     if options.alone {
         return subjects;
     }
-    let biolatency =
-        ["/usr/sbin/biolatency", "/usr/bin/biolatency"].into_iter().map(Path::new).find(|path| path.exists());
-    match biolatency {
-        Some(path) => {
-            subjects.push(Subject::Biolatency(path.into(), &[]));
-            subjects.push(Subject::Biolatency(path.into(), &["-D", "-F"]));
+    let biolat = own_terminal_tool();
+    let tools = [
+        Subject::Tool(installed("biolatency"), &[]),
+        Subject::Tool(installed("biolatency"), &["-D", "-F"]),
+        Subject::Tool(biolat.clone(), &["processes"]),
+        Subject::Tool(biolat, &["processes", "--io"]),
+        Subject::Tool(installed("biotop"), &[]),
+        Subject::Tool(installed("biosnoop"), &[]),
+    ];
+    // A tool may be missing (Debian: libbpf-tools), or not run on this kernel.
+    subjects.extend(tools.into_iter().filter(|tool| match tool.start(own) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("not compared: {error:#}");
+            false
         }
-        None => eprintln!("not compared: biolatency, which is not installed (Debian: libbpf-tools)"),
-    }
+    }));
     subjects
+}
+
+fn installed(name: &str) -> PathBuf {
+    let candidates = ["/usr/sbin", "/usr/bin"].map(|folder| Path::new(folder).join(name));
+    let found = candidates.iter().find(|path| path.exists());
+    found.unwrap_or(&candidates[0]).clone()
 }
 
 /// Measures IOPS first, then nanoseconds with the kernel's statistics on, which cost more than the probe.

@@ -32,7 +32,8 @@ pub(crate) enum Subject {
     WithUnderstudy,
     /// Another build of the daemon, to compare two versions of the probe.
     OtherDaemon(PathBuf),
-    Biolatency(PathBuf, &'static [&'static str]),
+    /// A tool that traces until it is stopped: biolatency, biotop, biosnoop, `biolat processes`.
+    Tool(PathBuf, &'static [&'static str]),
 }
 
 /// A running subject; stopped when it is dropped.
@@ -57,8 +58,9 @@ impl Subject {
             Self::LatenciesOnly => "biolat, latencies only".to_owned(),
             Self::WithUnderstudy => "biolat, understudy".to_owned(),
             Self::OtherDaemon(path) => path.display().to_string(),
-            Self::Biolatency(_, options) => {
-                ["biolatency"].iter().chain(*options).copied().collect::<Vec<_>>().join(" ")
+            Self::Tool(path, options) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                [&*name].iter().chain(*options).copied().collect::<Vec<_>>().join(" ")
             }
         }
     }
@@ -73,7 +75,7 @@ impl Subject {
             Self::LatenciesOnly => daemon(own_build(), &["--sizes", "off", "--workloads", "off"])?,
             Self::WithUnderstudy => with_understudy()?,
             Self::OtherDaemon(path) => daemon(path, &[])?,
-            Self::Biolatency(path, options) => biolatency(path, options, &before)?,
+            Self::Tool(path, options) => tool(path, options, &before)?,
         };
         let programs = programs::ids()?.difference(&before).copied().collect();
         Ok(Running { _subject: subject, programs })
@@ -115,6 +117,11 @@ fn own_build() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_biolat-daemon"))
 }
 
+/// `biolat` of the same build.
+pub(crate) fn own_terminal_tool() -> PathBuf {
+    own_build().with_file_name("biolat")
+}
+
 /// Starts a daemon and waits until it serves.
 fn daemon(path: &Path, options: &[&str]) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
@@ -131,8 +138,8 @@ fn daemon(path: &Path, options: &[&str]) -> Result<Box<dyn std::any::Any>> {
     bail!("the daemon does not serve: {}", lines.join("; "))
 }
 
-/// Starts biolatency and waits until it stops loading programs, because it does not report when it is ready.
-fn biolatency(path: &Path, options: &[&str], before: &BTreeSet<u32>) -> Result<Box<dyn std::any::Any>> {
+/// Starts a tool and waits until it stops loading programs, because it does not report when it is ready.
+fn tool(path: &Path, options: &[&str], before: &BTreeSet<u32>) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
     command.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process(command.spawn().with_context(|| format!("cannot run {}", path.display()))?);

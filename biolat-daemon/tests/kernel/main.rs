@@ -41,6 +41,7 @@ mod peers;
 mod pins;
 mod possible_cpus;
 mod preemption;
+mod processes;
 mod requests;
 mod restarts;
 mod rights;

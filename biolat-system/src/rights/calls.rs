@@ -112,13 +112,14 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
 
 /// Reading, changing and creating maps, and running or attaching a program that is already open. Excludes loading programs and
 /// opening objects by id or path.
-const BPF_COMMANDS: [bpf_cmd; 9] = [
+const BPF_COMMANDS: [bpf_cmd; 10] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
     bpf_cmd::BPF_MAP_DELETE_ELEM,
     bpf_cmd::BPF_MAP_LOOKUP_AND_DELETE_ELEM,
     bpf_cmd::BPF_MAP_LOOKUP_BATCH,
+    bpf_cmd::BPF_MAP_GET_NEXT_KEY,
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
     bpf_cmd::BPF_PROG_TEST_RUN,
     bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
