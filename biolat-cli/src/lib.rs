@@ -22,6 +22,7 @@ mod remote;
 mod saved;
 mod sizes;
 mod slow;
+mod slow_line;
 mod source;
 mod stop;
 mod stream;
@@ -306,7 +307,7 @@ fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::sn
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
-    slow::line(io, terminal, terminal.numbers(false), usize::MAX)
+    slow_line::line(io, terminal, terminal.numbers(false), usize::MAX)
 }
 
 #[cfg(test)]

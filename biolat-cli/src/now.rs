@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
 use biolat_common::series::Phase;
-use biolat_model::text::format;
+use biolat_model::{interval, text::format};
 use biolat_system::log_lines;
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) async fn run(options: &CommonOptions, length: Duration) -> Result<Exi
 
 async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
     let view = View::of_histograms(&HistogramOptions::default(), options);
-    let mut source = open(options, Needs { window: length, slow: None }).await?;
+    let mut source = open(options, Needs { window: length, slow: Some(interval::SLOW) }).await?;
     if !options.json {
         view.introduce(&[source.about.clone()]).await?;
     }

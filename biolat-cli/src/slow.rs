@@ -8,15 +8,11 @@ use biolat_model::{
     api::ApiSlowLog,
     device::Selection,
     snapshot::SlowIo,
-    text::{
-        format::{self, NumberFormat},
-        sanitize,
-        time::unix_seconds,
-    },
+    text::format::{self, NumberFormat},
 };
 use biolat_system::{
-    clock, log_lines,
-    terminal::{Highlight, Terminal, wrapped},
+    log_lines,
+    terminal::{Terminal, wrapped},
 };
 use tokio::sync::watch;
 
@@ -24,6 +20,7 @@ use super::{
     cli::SlowCommand,
     output::{closed, write},
     remote::Endpoint as _,
+    slow_line::line,
     source::Source,
     stop::{StopSignals, show_until_stopped},
     update::Update,
@@ -179,7 +176,7 @@ impl Output {
             _ => true,
         };
         self.selection.as_ref().is_none_or(|selection| selection.shows(&io.device))
-            && (has_failed(io) || is_slow())
+            && (io.has_failed() || is_slow())
     }
 
     /// Writes anything but I/Os; goes to standard error if standard output is JSON.
@@ -190,10 +187,6 @@ impl Output {
         }
         write(text).await
     }
-}
-
-fn has_failed(io: &SlowIo) -> bool {
-    io.status != "ok"
 }
 
 /// Notes about a log in addition to its I/Os.
@@ -214,65 +207,12 @@ fn notes(news: &News<'_>) -> Vec<String> {
     notes
 }
 
-/// Longest display name of a workload, in characters.
-const LONGEST_WORKLOAD: usize = 40;
-
-/// Whatever does not fit on the line goes below it, indented by the width of the time.
-const INDENT: usize = "22:13:20.123 ".len();
-
-/// An I/O on one line, or on several if it is wider than `width`:
-/// `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
-pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat, width: usize) -> String {
-    let SlowIo { completed, device, op, sector, bytes, status, latencies, cpu, workload, number: _ } = io;
-    let completed = unix_seconds(*completed);
-    let milliseconds = (completed * 1e3) as u64 % 1000;
-    let time = format!("{}.{milliseconds:03}", clock::local(completed));
-    let size = format::bytes(f64::from(*bytes));
-    let [admission, queue, device_latency, total] =
-        latencies.map(|latency| latency.map(|latency| latency.as_secs_f64()));
-    let total = total.map_or_else(|| "-".to_owned(), |total| numbers.latency(total));
-    let parts = [("queue", queue), ("device", device_latency), ("admission", admission)];
-    let known =
-        parts.iter().filter_map(|(name, part)| Some(format!("{name} {}, ", numbers.latency((*part)?))));
-    let known: String = known.collect();
-    let failed = has_failed(io).then(|| format!("failed: {status}"));
-    let workload = workload.as_deref().map(|cgroup| sanitize::text(short_workload(cgroup)));
-    let workload = workload.map(|name| terminal.cut(&name, LONGEST_WORKLOAD));
-
-    let mut text = format!("{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}");
-    let mut used = text.chars().count();
-    let parts = [(Some(format!("{known}CPU {cpu}")), None), (failed, Some(Highlight::Bad)), (workload, None)];
-    for (part, highlight) in parts.into_iter().filter_map(|(part, highlight)| Some((part?, highlight))) {
-        let length = part.chars().count();
-        if used + 2 + length > width {
-            text += &format!("\n{:INDENT$}", "");
-            used = INDENT + length;
-        } else {
-            text += "  ";
-            used += 2 + length;
-        }
-        text += &highlight.map_or_else(|| part.clone(), |highlight| terminal.paint(highlight, &part));
-    }
-    text
-}
-
-/// The last component of a cgroup's path: the path starts with the outermost one.
-fn short_workload(cgroup: &str) -> &str {
-    match cgroup.trim_end_matches('/').rsplit('/').next() {
-        Some(name) if !name.is_empty() => name,
-        _ => "root cgroup",
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
-    use biolat_system::terminal::Terminal;
+    use biolat_model::api::ApiSlowLog;
     use biolat_testing::samples::{at, slow_io, slow_log};
 
-    use super::{Follower, line, notes};
+    use super::{Follower, notes};
 
     fn numbered(numbers: std::ops::RangeInclusive<u64>) -> ApiSlowLog {
         slow_log(numbers.map(|number| slow_io(number, "sda")).collect())
@@ -305,41 +245,5 @@ mod tests {
         let mut follower = Follower::default();
         assert_eq!(follow(&mut follower, &numbered(1..=2)), (vec![1, 2], vec![]));
         assert_eq!(follow(&mut follower, &numbered(1..=3)), (vec![3], vec![]));
-    }
-
-    #[test]
-    fn formats_lines() {
-        let terminal = Terminal { color: false, unicode: true, is_terminal: true };
-        // The time of day depends on the time zone.
-        let text =
-            |io: &SlowIo| line(io, terminal, terminal.numbers(false), usize::MAX).split_off("22:13:20".len());
-        let mut io = slow_io(1, "sda");
-        assert_eq!(
-            text(&io),
-            ".123 sda       read    sector 2048        4.00 KiB  1.25 s  queue 200 µs, device 1.25 s, CPU 3"
-        );
-        io.latencies = [Some(Duration::from_millis(500)), None, None, None];
-        io.status = "medium".into();
-        let expected = "       -  admission 500 ms, CPU 3  failed: medium";
-        assert!(text(&io).ends_with(expected), "{}", text(&io));
-        for (cgroup, shown) in [
-            ("/", "root cgroup"),
-            ("other", "other"),
-            ("/system.slice/db.service", "db.service"),
-            (
-                "/kubepods.slice/cri-containerd-0123456789abcdef0123456789abcdef.scope",
-                "cri-containerd-0123456789abcdef01234567…",
-            ),
-        ] {
-            io.workload = Some(cgroup.into());
-            assert!(text(&io).ends_with(&format!("CPU 3  failed: medium  {shown}")), "{}", text(&io));
-        }
-        io.latencies = slow_io(1, "sda").latencies;
-        let narrow = line(&io, terminal, terminal.numbers(false), 80).split_off("22:13:20".len());
-        let expected = "\
-.123 sda       read    sector 2048        4.00 KiB  1.25 s
-             queue 200 µs, device 1.25 s, CPU 3  failed: medium
-             cri-containerd-0123456789abcdef01234567…";
-        assert_eq!(narrow, expected);
     }
 }

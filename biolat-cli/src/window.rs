@@ -12,7 +12,7 @@ use biolat_model::{
     name::Name,
     period::Period,
     saturating,
-    snapshot::{DeviceView, Inflight, SeriesView, Snapshot, WorkloadView},
+    snapshot::{DeviceView, Inflight, SeriesView, SlowIo, Snapshot, WorkloadView},
     text::{format, time::unix_seconds},
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Window {
     pub(super) lost: BTreeMap<Name, u64>,
     /// Failed collections. Their I/O is in the next successful one.
     pub(super) failures: u64,
+    /// The recorded slow and failed I/Os: of a history the slowest ten, of a daemon none.
+    pub(super) slow: Vec<SlowIo>,
 }
 
 /// The I/O of one device.
@@ -110,6 +112,7 @@ impl Window {
         let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
         let lost = if restarted { &BTreeMap::new() } else { &before.lost };
         let failures = if restarted { 0 } else { before.health.failures };
+        let recorded = before.slow.last().filter(|_| !restarted).map_or(0, |io| io.number);
         Self {
             ended: unix_seconds(after.taken),
             seconds: seconds(before, after, restarted),
@@ -118,6 +121,7 @@ impl Window {
             gone: gone.map(|view| view.device.name.clone()).collect(),
             lost: grown(lost, &after.lost),
             failures: after.health.failures.saturating_sub(failures),
+            slow: after.slow.iter().filter(|io| io.number > recorded).cloned().collect(),
         }
     }
 
@@ -131,6 +135,7 @@ impl Window {
             gone: Vec::new(),
             lost: period.lost.clone(),
             failures: period.failures,
+            slow: period.slow.clone(),
         }
     }
 
@@ -309,7 +314,7 @@ mod tests {
         device::Group,
         snapshot::{SeriesView, Snapshot},
     };
-    use biolat_testing::samples::{at, device, histogram, op, snapshot};
+    use biolat_testing::samples::{at, device, histogram, op, slow_io, snapshot};
 
     use super::Window;
 
@@ -320,7 +325,7 @@ mod tests {
             let total = histogram(0, buckets, 0, seconds);
             op("read", bytes, histogram(0, &[], 0, 0.0), histogram(0, &[], 0, 0.0), total)
         };
-        let before = snapshot(100.0, vec![device("sda", 50.0, vec![read(&[(-80, 10)], 0.01, 4096)])]);
+        let mut before = snapshot(100.0, vec![device("sda", 50.0, vec![read(&[(-80, 10)], 0.01, 4096)])]);
         let mut after = snapshot(
             105.5,
             vec![device("sda", 50.0, vec![read(&[(-80, 12), (-60, 3)], 0.04, 40960), op_write()])],
@@ -328,6 +333,9 @@ mod tests {
         after.devices[0].series[0].errors.insert("medium".into(), 2);
         after.devices[0].unseen.insert(Group::Read, 7);
         after.lost.insert("passthrough".into(), 3);
+        let ios =
+            |numbers: std::ops::RangeInclusive<u64>| numbers.map(|number| slow_io(number, "sda")).collect();
+        (before.slow, after.slow) = (ios(1..=3), ios(2..=5));
         let window = Window::between(&before, &after);
         assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
         let figures = window.all();
@@ -338,6 +346,7 @@ mod tests {
         assert_eq!(window.devices[0].unseen[&Group::Read], 7);
         assert_eq!(window.lost["passthrough"], 3);
         assert_eq!(window.lost.len(), 1);
+        assert_eq!(window.slow.iter().map(|io| io.number).collect::<Vec<_>>(), [4, 5]);
         assert!((window.rate(figures.ios()) - 6.0 / 5.5).abs() < 1e-9);
         assert_eq!(window.devices[0].ops[1].figures.bytes, 512);
         let nothing = Window::between(&after, &after);

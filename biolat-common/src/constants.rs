@@ -4,7 +4,7 @@
 
 use core::mem::size_of;
 
-use crate::{kernel::KernelLayout, processes::ProcessConstants, workload::Tables};
+use crate::{kernel::KernelLayout, names::NamesLayout, processes::ProcessConstants, workload::Tables};
 
 /// All constants. A placeholder refers to one by its index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ use crate::{kernel::KernelLayout, processes::ProcessConstants, workload::Tables}
 pub struct Constants {
     /// Layout of the running kernel's structs.
     pub kernel: KernelLayout,
+    /// Layout of the structs that lead to the file and the process of an I/O.
+    pub names: NamesLayout,
     /// The daemon's choices.
     pub options: ProbeOptions,
     /// For the programs of [`crate::processes`], which have no [`ProbeOptions`]. Last, so the probe's indices do not depend on it.
@@ -24,6 +26,8 @@ pub struct Constants {
 pub struct ProbeOptions {
     /// I/Os that take at least this many milliseconds are recorded individually; 0 if none are.
     pub slow_ms: u32,
+    /// 1 if those records name the process, 2 if they also name the file.
+    pub slow_names: u32,
     /// 1 if requests are counted by size.
     pub sizes: u32,
     /// [`Tables::slots`]; 0 if I/Os are not counted by workload.

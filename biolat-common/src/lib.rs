@@ -11,6 +11,7 @@ pub mod inflight;
 pub mod kernel;
 pub mod lost;
 pub mod mark;
+pub mod names;
 pub mod processes;
 pub mod series;
 pub mod size;

@@ -16,7 +16,10 @@ use crate::{
     expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
     http::ServeConfig,
     option_values::{OptionError, non_empty},
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
+    shared_options::{
+        DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, SlowNamesOption,
+        WorkloadsOption,
+    },
     version,
 };
 
@@ -94,6 +97,9 @@ pub struct Cli {
     /// I/Os are recorded per second. The time is rounded up to whole milliseconds; 33ms becomes 34ms.
     #[arg(long, value_name = "TIME", env = "BIOLAT_SLOW", hide_env_values = true, default_value = "1s", value_parser = parse_slow)]
     pub slow: SlowThreshold,
+
+    #[command(flatten)]
+    pub slow_names: SlowNamesOption,
 
     #[command(flatten)]
     pub sizes: SizesOption,
@@ -245,6 +251,7 @@ impl Cli {
             probe: biolat_probe::Options {
                 statistics: self.probe_stats,
                 slow: self.slow.0,
+                slow_names: self.slow_names.names(),
                 sizes: self.sizes.is_on(),
                 workloads: self.workloads.limit(),
             },
@@ -355,6 +362,7 @@ mod tests {
             (["--classic-buckets", "12"], "few, all"),
             (["--interval", "1h"], "500ms, 5s or 1m"),
             (["--slow", "10ms"], "from 33ms to 1000s, as in 100ms, 1s or 1m, or off"),
+            (["--slow-names", "on"], "off, process, file"),
             (["--history", "30s"], "from 1m to 168h, as in 26h, or off"),
             (["--history", "8d"], "from 1m to 168h, as in 26h, or off"),
             (["--history-memory", "16MB"], "from 64KiB to 1GiB, as in 16MiB"),

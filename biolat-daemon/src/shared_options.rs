@@ -5,7 +5,7 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use biolat_model::device::Selection;
-use biolat_probe::DEFAULT_WORKLOADS;
+use biolat_probe::{DEFAULT_WORKLOADS, SlowNames};
 use clap::Args;
 
 use crate::option_values::{OptionError, non_empty, parse_address};
@@ -82,6 +82,35 @@ pub struct SizesOption {
     #[arg(long, value_name = "ON|OFF", env = "BIOLAT_SIZES", hide_env_values = true, default_value = "on")]
     #[arg(hide_possible_values = true)]
     sizes: OnOff,
+}
+
+// What the records of slow and failed I/Os name.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SlowNamesOption {
+    /// Name the process, or the process and the file, of each slow or failed I/O; or off
+    ///
+    /// File names can be confidential: they appear in the API, the history, the page, the log and the output of biolat. Exemplars
+    /// have only the numbers of the process and the inode. Naming costs a few microseconds per record, and nothing per I/O.
+    #[arg(long, value_name = "off|process|file", env = "BIOLAT_SLOW_NAMES", hide_env_values = true)]
+    #[arg(default_value = "file", hide_possible_values = true)]
+    slow_names: NamedParts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum NamedParts {
+    Off,
+    Process,
+    File,
+}
+
+impl SlowNamesOption {
+    pub fn names(self) -> SlowNames {
+        match self.slow_names {
+            NamedParts::Off => SlowNames::Off,
+            NamedParts::Process => SlowNames::Process,
+            NamedParts::File => SlowNames::File,
+        }
+    }
 }
 
 // How many workloads are counted separately.

@@ -16,6 +16,13 @@ macro_rules! layout_const {
     };
 }
 
+/// A constant of the layout that leads to names.
+macro_rules! names_const {
+    ($field:ident) => {
+        $crate::constants::constant!(names.$field)
+    };
+}
+
 /// A constant of the probe's options.
 macro_rules! option_const {
     ($field:ident) => {
@@ -86,4 +93,4 @@ macro_rules! member {
     };
 }
 
-pub(crate) use {constant, field, index, layout_const, member, option_const};
+pub(crate) use {constant, field, index, layout_const, member, names_const, option_const};

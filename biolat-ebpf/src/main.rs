@@ -6,7 +6,7 @@
 //! - `marks` tells the understudy which completions the first program has recorded.
 //! - `accounting` classifies a completion the way the kernel's disk statistics do.
 //! - `workload` finds the counters of a cgroup.
-//! - `slow` sends records of single I/Os to the daemon.
+//! - `slow` sends records of single I/Os to the daemon, and `names` finds the file and the process of each.
 //! - `requeue` counts requeues.
 //!
 //! Never attached, only run by the daemon: `inflight`, `cgroup_exists` and `link_references`.
@@ -25,6 +25,7 @@ mod kernel_memory;
 mod maps;
 mod marks;
 mod maximum;
+mod names;
 mod object;
 mod rare_case;
 mod record;

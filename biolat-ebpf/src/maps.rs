@@ -7,6 +7,7 @@ use core::{
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
+    helpers::generated::bpf_ringbuf_output,
     macros::btf_map,
 };
 use biolat_common::{
@@ -14,6 +15,7 @@ use biolat_common::{
     inflight::Found,
     lost::{Counts, LEFT, Reason, TAKEN},
     mark::Mark,
+    names::{FUNCTIONS as MAX_FUNCTIONS, Function, HEAD_BYTES, NamedRecord, PATH_BYTES},
     series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
@@ -102,6 +104,21 @@ static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 #[btf_map]
 static DROPPED_2: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// Buffers in which records with names are built: one for each of the two programs.
+#[btf_map]
+static NAMED: PerCpuArray<NamedRecord, 2> = PerCpuArray::new();
+
+/// Functions that lead to names, by the key of their symbol or by address. Only the daemon writes it.
+#[btf_map]
+static FUNCTIONS: HashMap<u64, Function, MAX_FUNCTIONS> = HashMap::new();
+
+/// Address of the kernel's queues of tasks that wait for a page; 0 if it is unknown. Only the daemon writes it.
+#[btf_map]
+static PAGE_WAIT_QUEUES: Array<u64, 1> = Array::new();
+
+/// Prints the name of a function.
+static SYMBOL_FORMAT: [u8; 4] = *b"%ps\0";
 
 /// Requests that have completed in part, by address.
 #[btf_map]
@@ -309,10 +326,61 @@ pub(crate) fn send_slow<P: Program>(record: SlowRecord) {
     if let Some(mut entry) = SLOW.reserve(0) {
         entry.write(record);
         entry.submit(BPF_RB_NO_WAKEUP);
-    } else if let Some(dropped) = (if P::IS_UNDERSTUDY { &DROPPED_2 } else { &DROPPED }).get_ptr_mut(0) {
+    } else {
+        count_dropped::<P>();
+    }
+}
+
+/// Sends a record with its names and a path of this length. If the ring buffer is full, the record is dropped and counted.
+#[inline(always)]
+pub(crate) fn send_named<P: Program>(record: &NamedRecord, path: usize) {
+    // The ring buffer aligns to 8 bytes anyway.
+    let length = HEAD_BYTES + (path & (PATH_BYTES - 1));
+    // SAFETY: the length is in bounds because of the mask.
+    let sent = unsafe {
+        bpf_ringbuf_output(
+            (&raw const SLOW).cast_mut().cast(),
+            ptr::from_ref(record).cast_mut().cast(),
+            length as u64,
+            BPF_RB_NO_WAKEUP,
+        )
+    };
+    if sent != 0 {
+        count_dropped::<P>();
+    }
+}
+
+#[inline(always)]
+fn count_dropped<P: Program>() {
+    if let Some(dropped) = (if P::IS_UNDERSTUDY { &DROPPED_2 } else { &DROPPED }).get_ptr_mut(0) {
         // SAFETY: this CPU's own value.
         unsafe { *dropped += 1 };
     }
+}
+
+/// This CPU's buffer for a record with names, for the first program or the understudy.
+#[inline(always)]
+pub(crate) fn named_record(program: u32) -> Option<*mut NamedRecord> {
+    NAMED.get_ptr_mut(program)
+}
+
+/// What the probe finds at the end of an I/O that calls this function.
+#[inline(always)]
+pub(crate) fn function(key: u64) -> Option<&'static Function> {
+    // SAFETY: entries are plain numbers. The daemon replaces one only with the same numbers.
+    unsafe { FUNCTIONS.get(key) }
+}
+
+/// Address of the kernel's queues of tasks that wait for a page, or 0.
+#[inline(always)]
+pub(crate) fn page_wait_queues() -> u64 {
+    PAGE_WAIT_QUEUES.get(0).copied().unwrap_or(0)
+}
+
+/// The format that prints the name of a function.
+#[inline(always)]
+pub(crate) fn symbol_format() -> *const i8 {
+    SYMBOL_FORMAT.as_ptr().cast()
 }
 
 /// The map value for the result of [`crate::inflight::look`].

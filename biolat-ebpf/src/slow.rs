@@ -10,6 +10,7 @@ use crate::{
     accounting::Meaning,
     constants::option_const,
     maps::{self, Program},
+    names,
     request::{Completion, accounting},
 };
 
@@ -52,7 +53,7 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     if device == 0 {
         return;
     }
-    maps::send_slow::<P>(SlowRecord {
+    let record = SlowRecord {
         completed_ns: now,
         key: Key::new(device, op),
         sector: completion.sector(),
@@ -65,7 +66,12 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         // SAFETY: the helper has no argument and no precondition.
         cpu: unsafe { bpf_get_smp_processor_id() },
         padding: 0,
-    });
+    };
+    if option_const!(slow_names) == 0 {
+        maps::send_slow::<P>(record);
+    } else {
+        names::send::<P>(&record, completion.address());
+    }
 }
 
 #[inline(always)]

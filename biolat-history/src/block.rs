@@ -13,6 +13,7 @@ use super::{
     breakdown::{Breakdown, BreakdownReader},
     delta::DeviceDelta,
     interval::Interval,
+    io_names::NumberedNames,
     names::{NameTable, Names},
 };
 
@@ -85,6 +86,7 @@ pub(super) struct NumberedIo {
     latencies_ns: [Option<u64>; PHASES],
     cpu: u64,
     cgroup: u32,
+    names: NumberedNames,
 }
 
 impl NumberedIo {
@@ -100,6 +102,7 @@ impl NumberedIo {
             latencies_ns: io.latencies.map(|latency| latency.map(|latency| latency.as_nanos() as u64)),
             cpu: io.cpu.into(),
             cgroup: names.text(io.workload.as_deref().unwrap_or_default()),
+            names: NumberedNames::of(&io.names, names),
         }
     }
 
@@ -115,6 +118,7 @@ impl NumberedIo {
             latencies: self.latencies_ns.map(|latency| latency.map(Duration::from_nanos)),
             cpu: u32::try_from(self.cpu).unwrap_or(u32::MAX),
             workload: Some(names.text(self.cgroup).to_owned()).filter(|cgroup| !cgroup.is_empty()),
+            names: self.names.named(names),
         }
     }
 
@@ -134,6 +138,7 @@ impl NumberedIo {
         }
         writer.number(self.cpu, NAME_LENGTH);
         writer.number(self.cgroup.into(), NAME_LENGTH);
+        self.names.write(writer);
     }
 
     fn read(reader: &mut BitReader<'_>) -> Self {
@@ -148,12 +153,13 @@ impl NumberedIo {
             latencies_ns: std::array::from_fn(|_| reader.flag().then(|| reader.value(LATENCY_LENGTH))),
             cpu: reader.value(NAME_LENGTH),
             cgroup: reader.value(NAME_LENGTH) as u32,
+            names: NumberedNames::read(reader),
         }
     }
 
     /// The numbers of its names.
-    pub(super) const fn texts(&self) -> [u32; 4] {
-        [self.device, self.op, self.status, self.cgroup]
+    pub(super) fn texts(&self) -> impl Iterator<Item = u32> {
+        [self.device, self.op, self.status, self.cgroup].into_iter().chain(self.names.texts())
     }
 
     /// Its longest known latency, which is the total if that is known.

@@ -13,6 +13,7 @@ mod cells;
 mod delta;
 mod file;
 mod interval;
+mod io_names;
 mod names;
 mod part;
 mod quads;

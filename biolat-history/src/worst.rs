@@ -5,6 +5,7 @@ use std::{cmp::Ordering, collections::HashMap, mem};
 use biolat_common::series::Phase;
 use biolat_model::{
     interval,
+    io_names::IoNames,
     period::{IN_FLIGHT, Period},
     saturating::add,
     snapshot::SlowIo,
@@ -31,6 +32,9 @@ pub struct WorstInterval {
     pub completed: Option<f64>,
     pub ios: u64,
     pub errors: u64,
+    /// File and process of that I/O, if it was recorded.
+    #[serde(flatten)]
+    pub names: IoNames,
 }
 
 /// Slightly less than the ratio of a bucket's lower bound to its upper bound.
@@ -140,6 +144,7 @@ impl WorstInterval {
     fn add(&mut self, later: &Self) {
         if later.latency > self.latency {
             (self.latency, self.completed) = (later.latency, later.completed);
+            self.names = later.names.clone();
         }
         self.began = self.began.min(later.began);
         self.ended = later.ended;
@@ -181,6 +186,7 @@ fn rows_of(interval: &Period) -> impl Iterator<Item = WorstInterval> {
             completed: slowest.map(|io| unix_seconds(io.completed)),
             ios: summary.ios,
             errors: summary.errors,
+            names: slowest.map(|io| io.names.clone()).unwrap_or_default(),
         }
     })
 }
@@ -190,7 +196,11 @@ mod tests {
     use std::time::Duration;
 
     use biolat_common::series::Phase;
-    use biolat_model::{period::Period, text::time::unix_seconds};
+    use biolat_model::{
+        io_names::{IoNames, class},
+        period::Period,
+        text::time::unix_seconds,
+    };
     use biolat_testing::samples::{minute, slow_io};
 
     use super::{IN_FLIGHT, Worst, WorstInterval};
@@ -216,6 +226,8 @@ mod tests {
         day[180] = interval(180, "read", 4.1, 0);
         let mut stall = slow_io(7, "sda");
         stall.latencies[Phase::Total as usize] = Some(Duration::from_secs(4));
+        let names = IoNames { class: Some(class::SWAP.into()), ..IoNames::default() };
+        stall.names = names.clone();
         stall.completed = day[180].began + Duration::from_millis(4500);
         // One on another device, one with another op.
         let mut others = [slow_io(5, "sdb"), slow_io(6, "sda")];
@@ -227,7 +239,7 @@ mod tests {
         let rows = worst(&day);
         assert_eq!(summary(&rows[0]), (900.0, IN_FLIGHT.to_owned(), 55.0, 0));
         assert_eq!(summary(&rows[1]), (180.0, "read".to_owned(), 4.0, 0));
-        assert_eq!(rows[1].completed, Some(180.0 * 60.0 + 4.5));
+        assert_eq!((rows[1].completed, &rows[1].names), (Some(180.0 * 60.0 + 4.5), &names));
         let failed: Vec<_> = rows.iter().filter(|row| row.errors > 0).map(summary).collect();
         assert_eq!(failed, [(800.0, "read".to_owned(), 1e-3, 12), (700.0, "read".to_owned(), 1e-3, 9)]);
         assert_eq!(rows.len(), 15 + 2);

@@ -9,6 +9,7 @@ pub mod device;
 pub mod epoch;
 pub mod histogram;
 pub mod interval;
+pub mod io_names;
 mod json;
 pub mod losses;
 pub mod name;

@@ -15,6 +15,7 @@ use crate::{
     cgroup::Identity,
     device::{Device, Group},
     histogram::Histogram,
+    io_names::IoNames,
     json::{per_phase, phase_names, seconds, seconds_of_ns, seconds_per_phase, unix_time},
     name::Name,
     size_histogram::SizeHistogram,
@@ -343,6 +344,16 @@ pub struct SlowIo {
     /// Path of the cgroup that the kernel charges; `None` if unknown.
     #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub workload: Option<String>,
+    /// Its file and its process.
+    #[serde(flatten)]
+    pub names: IoNames,
+}
+
+impl SlowIo {
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.status != "ok"
+    }
 }
 
 /// Collector statistics.

@@ -10,12 +10,17 @@ const HEADER: usize = 24;
 /// Maximum number of anonymous structs and unions that are searched for a member. Kernel structs have at most a few dozen.
 const MAX_ANONYMOUS: usize = 1024;
 
+/// Maximum number of typedefs and qualifiers of a type.
+const MAX_QUALIFIERS: usize = 8;
+
 const KIND_INT: u32 = 1;
 const KIND_ARRAY: u32 = 3;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
 const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
+const KIND_VOLATILE: u32 = 9;
+const KIND_CONST: u32 = 10;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
@@ -38,6 +43,10 @@ impl std::error::Error for MalformedBtf {}
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
+    /// Strings of the kernel, to which those of a module are appended; empty for the kernel itself.
+    base_strings: &'a [u8],
+    /// Number of types of the kernel, after which those of a module begin; 0 for the kernel itself.
+    base_types: u32,
     /// Offsets of the records, by type id minus 1. Id 0 is void and has no record.
     records: Vec<u32>,
     /// Offsets of the records that are looked up by name. Most other records are functions and their prototypes.
@@ -68,6 +77,15 @@ struct TypeRecord<'a> {
 impl<'a> Btf<'a> {
     /// Parses the bytes of `/sys/kernel/btf/vmlinux`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MalformedBtf> {
+        Self::parse_after(bytes, &[], 0)
+    }
+
+    /// Parses the BTF of a module of this kernel, such as `/sys/kernel/btf/dm_mod`. Only the module's own types can be found in it.
+    pub fn parse_module(&self, bytes: &'a [u8]) -> Result<Self, MalformedBtf> {
+        Self::parse_after(bytes, self.strings, self.records.len() as u32)
+    }
+
+    fn parse_after(bytes: &'a [u8], base_strings: &'a [u8], base_types: u32) -> Result<Self, MalformedBtf> {
         let header = bytes.get(..HEADER).ok_or(MalformedBtf("no header"))?;
         if u16::from_le_bytes([header[0], header[1]]) != MAGIC {
             return Err(MalformedBtf("wrong magic number, or another byte order"));
@@ -81,7 +99,7 @@ impl<'a> Btf<'a> {
         let strings = section(16).ok_or(MalformedBtf("strings beyond the end"))?;
 
         let (records, structs, enums, typedefs) = Default::default();
-        let mut btf = Self { types, strings, records, structs, enums, typedefs };
+        let mut btf = Self { types, strings, base_strings, base_types, records, structs, enums, typedefs };
         let mut at = 0;
         while at < types.len() {
             let record = btf.record_at(at).ok_or(MalformedBtf("a type beyond the end"))?;
@@ -100,12 +118,51 @@ impl<'a> Btf<'a> {
     /// Returns the byte offset of a member in a struct, including the members of anonymous structs and unions within it.
     #[must_use]
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
+        self.nested_offset(structure, &[member])
+    }
+
+    /// Returns the byte offset of a member of a member, such as `completion.wait.task_list`.
+    #[must_use]
+    pub fn nested_offset(&self, structure: &str, members: &[&str]) -> Option<u32> {
         // Several structs may have the same name.
         self.named(&self.structs, structure).find_map(|record| {
-            let mut budget = MAX_ANONYMOUS;
-            let bits = self.member_bits(record, member, &mut budget)?;
+            let (mut record, mut bits) = (Some(record), 0_u32);
+            for member in members {
+                let mut budget = MAX_ANONYMOUS;
+                let (offset, type_id) = self.member_bits(record?, member, &mut budget)?;
+                bits = bits.checked_add(offset)?;
+                record = self.unqualified(type_id);
+            }
             bits.is_multiple_of(8).then_some(bits / 8)
         })
+    }
+
+    /// Returns the offset of a bit field of one bit: the byte, and the bit's mask in it.
+    #[must_use]
+    pub fn flag(&self, structure: &str, member: &str) -> Option<(u32, u32)> {
+        self.named(&self.structs, structure).find_map(|record| {
+            let mut budget = MAX_ANONYMOUS;
+            let (bits, _) = self.member_bits(record, member, &mut budget)?;
+            Some((bits / 8, 1 << (bits % 8)))
+        })
+    }
+
+    /// Returns the size of a struct in bytes.
+    #[must_use]
+    pub fn size(&self, structure: &str) -> Option<u32> {
+        Some(self.named(&self.structs, structure).next()?.size_or_type)
+    }
+
+    /// The type behind typedefs and qualifiers.
+    fn unqualified(&self, mut type_id: u32) -> Option<TypeRecord<'a>> {
+        for _ in 0..MAX_QUALIFIERS {
+            let record = self.record(type_id)?;
+            if !matches!(record.kind, KIND_TYPEDEF | KIND_VOLATILE | KIND_CONST) {
+                return Some(record);
+            }
+            type_id = record.size_or_type;
+        }
+        None
     }
 
     /// Returns the names and values of the enums with this name.
@@ -148,7 +205,7 @@ impl<'a> Btf<'a> {
             .typedefs
             .iter()
             .find(|&&at| self.record_at(at as usize).is_some_and(|record| self.is(record.name, name)))?;
-        Some(self.records.binary_search(at).ok()? as u32 + 1)
+        Some(self.base_types + self.records.binary_search(at).ok()? as u32 + 1)
     }
 
     fn prototype(&self, typedef: &str) -> Option<TypeRecord<'a>> {
@@ -165,7 +222,7 @@ impl<'a> Btf<'a> {
     }
 
     fn record(&self, id: u32) -> Option<TypeRecord<'a>> {
-        self.record_at(*self.records.get((id as usize).checked_sub(1)?)? as usize)
+        self.record_at(*self.records.get(id.checked_sub(self.base_types + 1)? as usize)? as usize)
     }
 
     fn record_at(&self, at: usize) -> Option<TypeRecord<'a>> {
@@ -188,15 +245,16 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// `budget` is the number of anonymous structs and unions that may still be searched. Malformed ones may contain themselves.
-    fn member_bits(&self, record: TypeRecord<'a>, member: &str, budget: &mut usize) -> Option<u32> {
+    /// Returns the offset of a member in bits, and the id of its type. `budget` is the number of anonymous structs and unions that
+    /// may still be searched. Malformed ones may contain themselves.
+    fn member_bits(&self, record: TypeRecord<'a>, member: &str, budget: &mut usize) -> Option<(u32, u32)> {
         *budget = budget.checked_sub(1)?;
         record.tail.as_chunks::<12>().0.iter().find_map(|entry| {
             let name = StringOffset(word(entry, 0)?);
             let offset = word(entry, 8)?;
             let bits = if record.flag { offset & 0x00ff_ffff } else { offset };
             if self.is(name, member) {
-                return Some(bits);
+                return Some((bits, word(entry, 4)?));
             }
             if !self.is(name, "") {
                 return None;
@@ -205,7 +263,8 @@ impl<'a> Btf<'a> {
             if !matches!(inner.kind, KIND_STRUCT | KIND_UNION) {
                 return None;
             }
-            bits.checked_add(self.member_bits(inner, member, budget)?)
+            let (offset, type_id) = self.member_bits(inner, member, budget)?;
+            Some((bits.checked_add(offset)?, type_id))
         })
     }
 
@@ -218,13 +277,21 @@ impl<'a> Btf<'a> {
     }
 
     fn is(&self, name: StringOffset, expected: &str) -> bool {
-        let rest =
-            self.strings.get(name.0 as usize..).and_then(|rest| rest.strip_prefix(expected.as_bytes()));
+        let rest = self.strings_from(name).and_then(|rest| rest.strip_prefix(expected.as_bytes()));
         rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 
+    /// The strings from this one on.
+    fn strings_from(&self, name: StringOffset) -> Option<&'a [u8]> {
+        let offset = name.0 as usize;
+        match offset.checked_sub(self.base_strings.len()) {
+            None => self.base_strings.get(offset..),
+            Some(offset) => self.strings.get(offset..),
+        }
+    }
+
     fn string(&self, name: StringOffset) -> Option<&'a str> {
-        let rest = self.strings.get(name.0 as usize..)?;
+        let rest = self.strings_from(name)?;
         let end = rest.iter().position(|&byte| byte == 0)?;
         std::str::from_utf8(&rest[..end]).ok()
     }

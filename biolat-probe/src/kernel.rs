@@ -1,10 +1,14 @@
 //! Facts about the running kernel, resolved from its BTF.
 
+mod names;
 pub mod processes;
 
 use std::collections::BTreeMap;
 
-use biolat_common::kernel::{KernelLayout, bio_issue};
+use biolat_common::{
+    kernel::{KernelLayout, bio_issue},
+    names::NamesLayout,
+};
 
 use super::{
     btf::{self, Btf, MalformedBtf},
@@ -33,6 +37,8 @@ pub struct Kernel {
     pub can_walk: bool,
     /// Whether the layout has the members that lead from a request to the cgroup that the kernel charges.
     pub has_workloads: bool,
+    /// Layout of the structs that lead to the file and the process of an I/O. `None` if they cannot be found.
+    pub names: Option<NamesLayout>,
     /// Where the kernel counts the references to an open link.
     pub link_members: Option<LinkMembers>,
 }
@@ -158,6 +164,7 @@ impl Kernel {
             refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
+            names: names::layout(&btf),
             link_members: link_members(&btf),
         })
     }

@@ -6,7 +6,9 @@ mod attached;
 pub mod btf;
 mod cpus;
 mod events;
+mod functions;
 mod grace_periods;
+mod host_btf;
 mod inflight;
 pub mod kernel;
 mod load;
@@ -28,26 +30,28 @@ mod workloads;
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use aya_log::EbpfLogger;
-use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
+use biolat_common::{inflight::Found, series::Key};
 use log::Log;
 
 pub use attached::ProbeFds;
 pub use cpus::MAX_CPUS;
 pub use grace_periods::GracePeriods;
+pub use host_btf::kernel_btf;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
-pub use options::{DEFAULT_WORKLOADS, Options, workloads_on};
+pub use options::{DEFAULT_WORKLOADS, Options, SlowNames, workloads_on};
 pub use programs::Links;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
+pub use slow::{NamesRecord, SlowIoRecord};
 pub use state_map::StateMap;
 pub use sys::ProgramCounts;
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
@@ -56,6 +60,7 @@ use biolat_system::{c_library, host::Host};
 
 use attached::Attached;
 use events::Events;
+use functions::Functions;
 use inflight::InflightResult;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded};
@@ -79,6 +84,7 @@ pub struct Probe {
     pub options: Options,
     events: Events,
     slow: SlowRecords,
+    functions: Functions,
     inflight: InflightResult,
     /// The maps of the workloads; `None` if I/Os are not counted by workload.
     pub workloads: Option<WorkloadMaps>,
@@ -108,8 +114,19 @@ impl Probe {
     ) -> Result<Self> {
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
-        let Loaded { programs, takeover, maps, events, slow, inflight, workloads, logger, slots } =
-            env.load(&kernel, slots, options, map_fds)?;
+        let Loaded {
+            programs,
+            takeover,
+            maps,
+            events,
+            slow,
+            mut functions,
+            inflight,
+            workloads,
+            logger,
+            slots,
+        } = env.load(&kernel, slots, options, map_fds)?;
+        functions.refresh(&kernel, host)?;
         // Loading has parsed and dropped all of the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
@@ -121,6 +138,7 @@ impl Probe {
             options: *options,
             events,
             slow,
+            functions,
             inflight,
             workloads,
             logger: Some(logger),
@@ -161,6 +179,7 @@ impl Probe {
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
+        let functions = Functions::from_maps(set)?;
         let grace_periods = GracePeriods::start()?;
         let limit = workloads_on(&kernel, options.workloads);
         let tables = workloads::tables(limit, slots, cpus.get() as u64);
@@ -182,6 +201,7 @@ impl Probe {
             options: *options,
             events,
             slow,
+            functions,
             inflight,
             workloads,
             logger: None,
@@ -280,8 +300,13 @@ impl Probe {
     }
 
     /// Returns the records of slow and failed I/Os since the last call.
-    pub fn slow_records(&mut self) -> Vec<SlowRecord> {
+    pub fn slow_records(&mut self) -> Vec<SlowIoRecord> {
         self.slow.read()
+    }
+
+    /// Lets the probe know the functions of modules that have been loaded since the last call: they lead to names.
+    pub fn refresh_functions(&mut self, host: &Host) -> Result<()> {
+        self.functions.refresh(&self.kernel, host)
     }
 
     /// Returns the number of slow and failed I/Os whose records were dropped because the ring buffer was full.
@@ -320,18 +345,6 @@ pub fn possible_cpus() -> Result<u64> {
 /// read from sysfs.
 pub fn slot_bytes(sizes: bool) -> Result<u64> {
     Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
-}
-
-/// Reads the running kernel's BTF.
-pub fn kernel_btf(host: &Host) -> Result<Vec<u8>> {
-    let path = host.btf();
-    fs::read(&path).map_err(|error| {
-        anyhow!(
-            "cannot read the kernel's BTF {}: {error}: biolat requires a kernel built with CONFIG_DEBUG_INFO_BTF, \
-             and --sysfs set to where sysfs is mounted",
-            path.display()
-        )
-    })
 }
 
 fn enable_statistics() -> Result<OwnedFd> {

@@ -21,6 +21,7 @@ use log::Log;
 
 use super::{
     events::Events,
+    functions::Functions,
     grace_periods::GracePeriods,
     inflight::InflightResult,
     kernel::Kernel,
@@ -45,6 +46,7 @@ pub(super) struct Loaded {
     pub(super) maps: Maps,
     pub(super) events: Events,
     pub(super) slow: SlowRecords,
+    pub(super) functions: Functions,
     pub(super) inflight: InflightResult,
     /// `None` without workloads.
     pub(super) workloads: Option<WorkloadMaps>,
@@ -155,6 +157,7 @@ fn load(
         // Drops the kernel's BTF, which aya has already parsed: this probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
+        .map_max_entries("SLOW", options.slow_ring_bytes(kernel))
         .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", tables.places())
         .map_max_entries("MARKS", probe_options.mark_lines.max(1))
@@ -167,6 +170,7 @@ fn load(
     let grace_periods = GracePeriods::start()?;
     let maps = Maps::of_new_probe(&mut set, slots, options.sizes, grace_periods.clone())?;
     let slow = SlowRecords::from_maps(&mut set)?;
+    let functions = Functions::from_maps(&mut set)?;
     let inflight = InflightResult::from_maps(&mut set)?;
     let workload_maps =
         (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
@@ -195,7 +199,18 @@ fn load(
     let cgroup_exists = cgroup_exists.and_then(|loaded| optional("removed cgroups are not detected", loaded));
     let takeover = load_takeover(kernel, &mut object, btf);
     let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
-    Ok(Loaded { programs, takeover, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+    Ok(Loaded {
+        programs,
+        takeover,
+        maps,
+        events,
+        slow,
+        functions,
+        inflight,
+        workloads: workload_maps,
+        logger,
+        slots,
+    })
 }
 
 fn load_takeover(kernel: &Kernel, object: &mut Ebpf, btf: &Btf) -> Result<Takeover> {

@@ -19,7 +19,8 @@ static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
 
 /// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options.
 pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>> {
-    let constants = Constants { kernel: kernel.layout, options, ..Constants::default() };
+    let names = kernel.names.unwrap_or_default();
+    let constants = Constants { kernel: kernel.layout, names, options, ..Constants::default() };
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
         None => OBJECT.into(),
         Some(path) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use biolat_common::{constants::ProbeOptions, mark};
+use biolat_common::{constants::ProbeOptions, mark, names, slow};
 
 use super::{cpus, kernel::Kernel, workloads};
 
@@ -14,10 +14,24 @@ pub struct Options {
     pub statistics: bool,
     /// I/Os that fail or take at least this long are recorded individually. `None` if none are.
     pub slow: Option<Duration>,
+    /// Which names the records of slow and failed I/Os have.
+    pub slow_names: SlowNames,
     /// Whether requests are counted by size.
     pub sizes: bool,
     /// Maximum number of workloads with their own counters; 0 if I/Os are not counted by workload.
     pub workloads: u32,
+}
+
+/// What the record of a slow or failed I/O names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SlowNames {
+    /// Nothing.
+    Off = 0,
+    /// The process.
+    Process = 1,
+    /// The process and the file.
+    #[default]
+    File = 2,
 }
 
 /// Default of [`Options::workloads`].
@@ -25,11 +39,23 @@ pub const DEFAULT_WORKLOADS: u32 = 256;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { statistics: false, slow: None, sizes: true, workloads: DEFAULT_WORKLOADS }
+        Self {
+            statistics: false,
+            slow: None,
+            slow_names: SlowNames::File,
+            sizes: true,
+            workloads: DEFAULT_WORKLOADS,
+        }
     }
 }
 
 impl Options {
+    /// Size of the ring buffer of slow and failed I/Os on this kernel, in bytes.
+    pub(super) fn slow_ring_bytes(&self, kernel: &Kernel) -> u32 {
+        let has_names = kernel.names.is_some() && self.slow_names != SlowNames::Off;
+        (if has_names { names::RING_BYTES } else { slow::RING_BYTES }) as u32
+    }
+
     /// Returns the constants for a probe with these options and this many slots on this kernel.
     pub(super) fn for_kernel(&self, kernel: &Kernel, slots: u32) -> Result<ProbeOptions> {
         let cpus = cpus::in_sysfs()? as u64;
@@ -37,6 +63,7 @@ impl Options {
         let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, cpus);
         Ok(ProbeOptions {
             slow_ms: u32::try_from(slow_ms).unwrap_or(u32::MAX),
+            slow_names: if kernel.names.is_some() { self.slow_names as u32 } else { 0 },
             sizes: u32::from(self.sizes),
             workload_slots: tables.slots,
             workload_hashes: tables.hashes,

@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
-use biolat_common::slow::{RECORD_BYTES, RING_BYTES, SlowRecord};
+use biolat_common::{
+    names::{self, Names},
+    slow::{RECORD_BYTES, RING_BYTES, SlowRecord},
+};
 
 use super::{cpus::PossibleCpus, map_set::MapSet};
 
@@ -25,11 +28,11 @@ impl SlowRecords {
     }
 
     /// Returns the records since the last call. Reads a limited number, so it returns even if the probe keeps sending.
-    pub(super) fn read(&mut self) -> Vec<SlowRecord> {
+    pub(super) fn read(&mut self) -> Vec<SlowIoRecord> {
         let mut records = Vec::new();
-        for _ in 0..RING_BYTES / RECORD_BYTES {
+        for _ in 0..RING_BYTES.max(names::RING_BYTES) / RECORD_BYTES {
             let Some(bytes) = self.ring.next() else { break };
-            records.extend(SlowRecord::from_bytes(&bytes));
+            records.extend(SlowIoRecord::from_bytes(&bytes));
         }
         records
     }
@@ -42,5 +45,38 @@ impl SlowRecords {
             sum += self.buffer.iter().sum::<u64>();
         }
         Ok(sum)
+    }
+}
+
+/// The record of an I/O that was slow or failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowIoRecord {
+    /// The figures.
+    pub record: SlowRecord,
+    /// File and process. `None` if the probe was loaded without names.
+    pub names: Option<NamesRecord>,
+}
+
+/// File and process of an I/O as the probe has read them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamesRecord {
+    /// Everything but the path.
+    pub names: Names,
+    /// Components of the file's path below the root of its file system, outermost first.
+    pub path: Vec<String>,
+}
+
+impl SlowIoRecord {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (record, rest) = bytes.split_at_checked(size_of::<SlowRecord>())?;
+        let record = SlowRecord::from_bytes(record)?;
+        let names = Names::from_bytes(rest).map(|(names, path)| {
+            let components = path.split(|byte| *byte == 0).filter(|component| !component.is_empty());
+            let mut path: Vec<_> =
+                components.map(|component| String::from_utf8_lossy(component).into_owned()).collect();
+            path.reverse();
+            NamesRecord { names, path }
+        });
+        (names.is_some() || rest.is_empty()).then_some(Self { record, names })
     }
 }

@@ -132,6 +132,16 @@ impl Terminal {
         begin + if self.unicode { "…" } else { "~" }
     }
 
+    /// Truncates text to `width` characters at its beginning, and marks the cut.
+    pub fn cut_beginning(self, text: &str, width: usize) -> String {
+        let length = text.chars().count();
+        if length <= width {
+            return text.to_owned();
+        }
+        let end: String = text.chars().skip(length + 1 - width.max(1)).collect();
+        if self.unicode { "…" } else { "~" }.to_owned() + &end
+    }
+
     /// Draws a character whose height is the given share. Any share above zero is visible.
     pub fn height(self, share: Option<f64>) -> char {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -242,6 +252,20 @@ mod tests {
     fn paints_only_with_colours() {
         assert_eq!(PLAIN.paint(Highlight::Bad, "x"), "x");
         assert_eq!(RICH.paint(Highlight::Bad, "x"), "\x1b[1;31mx\x1b[0m");
+    }
+
+    #[test]
+    fn cuts_text_to_width() {
+        let cuts = |terminal: Terminal, width| {
+            [terminal.cut("/srv/µ.db", width), terminal.cut_beginning("/srv/µ.db", width)]
+        };
+        assert_eq!(cuts(RICH, 9), ["/srv/µ.db", "/srv/µ.db"]);
+        assert_eq!(cuts(RICH, 8), ["/srv/µ.…", "…rv/µ.db"]);
+        assert_eq!(cuts(PLAIN, 4), ["/sr~", "~.db"]);
+        assert_eq!(
+            (cuts(RICH, 1), cuts(RICH, 0)),
+            (["…", "…"].map(str::to_owned), ["…", "…"].map(str::to_owned))
+        );
     }
 
     #[test]

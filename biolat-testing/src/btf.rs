@@ -5,7 +5,22 @@
 pub struct Writer {
     types: Vec<u8>,
     strings: Vec<u8>,
+    /// Size of the kernel's strings, which precede those of a module; 0 for the kernel itself.
+    base_strings: u32,
+    /// Id of the last type. A module's types are numbered after the kernel's.
     count: u32,
+}
+
+/// A member of a struct or union.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    pub name: &'a str,
+    /// Id of its type.
+    pub of: u32,
+    /// Offset in bits.
+    pub bits: u32,
+    /// Width of a bit-field in bits; 0 for other members.
+    pub width: u32,
 }
 
 impl Writer {
@@ -13,11 +28,16 @@ impl Writer {
         Self { strings: vec![0], ..Self::default() }
     }
 
+    /// Returns a writer for a module of the kernel that this writer has described so far.
+    pub fn module(&self) -> Self {
+        Self { base_strings: self.strings.len() as u32, count: self.count, ..Self::default() }
+    }
+
     fn string(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
         }
-        let at = self.strings.len() as u32;
+        let at = self.base_strings + self.strings.len() as u32;
         self.strings.extend_from_slice(text.as_bytes());
         self.strings.push(0);
         at
@@ -52,12 +72,26 @@ impl Writer {
         self.head("", 2, 0, to)
     }
 
-    /// Adds a struct (`kind` 4) or union (5). Each member is a name, a type and an offset in bytes.
+    pub fn constant(&mut self, of: u32) -> u32 {
+        self.head("", 10, 0, of)
+    }
+
+    /// Adds a struct (`kind` 4) or union (5) of size 0. Each member is a name, a type and an offset in bytes.
     pub fn structure(&mut self, kind: u32, name: &str, members: &[(&str, u32, u32)]) -> u32 {
-        let id = self.head(name, kind, members.len(), 0);
-        for (name, of, offset) in members {
+        let members: Vec<_> = members
+            .iter()
+            .map(|&(name, of, offset)| Member { name, of, bits: offset * 8, width: 0 })
+            .collect();
+        self.sized_structure(kind, name, 0, &members)
+    }
+
+    /// Adds a struct (`kind` 4) or union (5) of this size in bytes.
+    pub fn sized_structure(&mut self, kind: u32, name: &str, size: u32, members: &[Member<'_>]) -> u32 {
+        let has_bit_fields = members.iter().any(|member| member.width != 0);
+        let id = self.head(name, u32::from(has_bit_fields) << 7 | kind, members.len(), size);
+        for Member { name, of, bits, width } in members {
             let name = self.string(name);
-            self.words(&[name, *of, offset * 8]);
+            self.words(&[name, *of, width << 24 | bits]);
         }
         id
     }

@@ -16,6 +16,7 @@ use biolat_model::{
     cgroup::Identity,
     device::Device,
     histogram::Histogram,
+    io_names::IoNames,
     period::{Period, Summary},
     size_histogram::SizeHistogram,
     snapshot::{
@@ -122,6 +123,7 @@ pub fn slow_io(number: u64, device: &str) -> SlowIo {
         latencies: [None, microseconds(200), microseconds(1_249_800), microseconds(1_250_000)],
         cpu: 3,
         workload: None,
+        names: IoNames::default(),
     }
 }
 

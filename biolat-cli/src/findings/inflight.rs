@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
 
-use super::counted;
+use super::words::counted;
 use crate::window::DeviceWindow;
 
 /// An age in seconds that I/Os rarely reach on a working device.

@@ -3,7 +3,10 @@
 use biolat_common::series::Phase;
 use biolat_model::text::format::{self, NumberFormat};
 
-use super::{MINIMUM, MINIMUM_FOR_P99, counted, drive_latency, plural};
+use super::{
+    MINIMUM, MINIMUM_FOR_P99, drive_latency,
+    words::{counted, plural},
+};
 use crate::{
     bimodal,
     window::{DeviceWindow, OpWindow, Window},

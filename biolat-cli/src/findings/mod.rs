@@ -3,23 +3,23 @@
 mod coverage;
 mod inflight;
 mod latency;
+mod names;
 mod noisy_neighbor;
 mod siblings;
 mod sizes;
 mod status;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use biolat_common::series::Phase;
-use biolat_model::{
-    histogram::Histogram,
-    text::format::{self, NumberFormat},
-};
+use biolat_model::{histogram::Histogram, text::format::NumberFormat};
 
 use super::window::{DeviceWindow, Figures, Window};
 
 pub(super) use coverage::missing_admission;
 pub(super) use inflight::{inflight, overdue};
+pub(super) use words::counted;
 
 /// Minimum number of I/Os to draw conclusions about a device.
 const MINIMUM: u64 = 100;
@@ -36,6 +36,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(status::errors(device));
         findings.extend(latency::stalls(device, numbers));
         findings.extend(latency::slow(device, numbers));
+        findings.extend(names::common(device, window));
         findings.extend(latency::admission(device, numbers));
         findings.extend(latency::queue(device, numbers));
         findings.extend(noisy_neighbor::noisy_neighbor(device, window, numbers));
@@ -69,19 +70,4 @@ fn nothing(window: &Window) -> String {
 fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
     let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
     figures.of(phase)
-}
-
-/// `1 read`, `1,234 flushes`.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    let noun = if count == 1 { singular(noun) } else { plural(noun) };
-    format!("{} {noun}", format::count(count))
-}
-
-/// Appends "I/O" to an op's name that is not an English word.
-fn singular(noun: &str) -> String {
-    if noun.contains('_') { format!("{noun} I/O") } else { noun.to_owned() }
-}
-
-fn plural(noun: &str) -> String {
-    singular(noun) + if noun == "flush" { "es" } else { "s" }
 }

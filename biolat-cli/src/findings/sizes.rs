@@ -3,7 +3,7 @@
 use biolat_common::size::BANDS;
 use biolat_model::text::format::NumberFormat;
 
-use super::plural;
+use super::words::plural;
 use crate::{
     sizes::{SizeWindow, range_in_words},
     window::DeviceWindow,

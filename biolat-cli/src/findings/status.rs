@@ -1,6 +1,6 @@
 //! Devices with errors, and removed devices.
 
-use super::counted;
+use super::words::counted;
 use crate::window::{DeviceWindow, Window};
 
 pub(super) fn errors(device: &DeviceWindow) -> Vec<String> {

@@ -32,7 +32,7 @@ use super::{
     output::{is_closed_pipe, write},
     remote,
     saved::{self, SavedHead},
-    slow,
+    slow_line,
     target::Target,
     text,
     view::View,
@@ -236,7 +236,7 @@ impl Output {
             text.push_str(&self.view.heading("Slowest I/Os:"));
             let terminal = self.view.style.terminal;
             for io in &interval.slow {
-                text.push_str(&slow::line(io, terminal, self.view.style.numbers, terminal.line_width()));
+                text.push_str(&slow_line::line(io, terminal, self.view.style.numbers, terminal.line_width()));
                 text.push('\n');
             }
         }

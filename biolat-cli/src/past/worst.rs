@@ -10,6 +10,7 @@ use biolat_system::{clock, terminal::Highlight};
 use super::Output;
 use crate::{
     output::{json_line, write},
+    slow_line::Line,
     text::widths,
 };
 
@@ -42,12 +43,17 @@ fn table(output: &Output, rows: &[WorstInterval]) -> String {
         })
     };
     let mut text = output.view.heading(line(&titles).join("  ").trim_end());
+    let terminal = output.view.style.terminal;
     for (row, cells) in rows.iter().zip(&cells) {
         let mut line = line(cells);
+        let width = line.join("  ").trim_end().chars().count();
         if row.errors > 0 {
-            line[6] = output.view.style.terminal.paint(Highlight::Bad, &line[6]);
+            line[6] = terminal.paint(Highlight::Bad, &line[6]);
         }
-        text.push_str(line.join("  ").trim_end());
+        let begin = line.join("  ").trim_end().to_owned();
+        let mut line = Line::new(begin, width, terminal, terminal.line_width());
+        line.add_names(&row.names);
+        text.push_str(&line.text);
         text.push('\n');
     }
     text

@@ -12,9 +12,11 @@ use biolat_history::{HistoryLimits, SharedHistory};
 use biolat_model::{
     cgroup::Identity,
     histogram::Histogram,
+    io_names::{IoFile, IoNames, IoProcess, class},
     size_histogram::SizeHistogram,
     snapshot::{BandView, SeriesView, SizesView, SlowIo, WorkloadUsage, WorkloadView},
 };
+use serde_json::json;
 
 use crate::support::{
     fails,
@@ -33,6 +35,9 @@ pub(crate) const STALL: u64 = 5 * 60;
 
 /// The workload that waited for the stalled drive.
 const POSTGRES: &str = "/system.slice/postgresql.service";
+
+/// The file of the slowest read.
+const FILE: &str = "/var/lib/postgresql/16/main/base/16384/2619";
 
 /// The stalled drive.
 pub(crate) const DRIVE: &str = "nvme3n1";
@@ -111,6 +116,16 @@ pub(crate) fn day(now: u64) -> SharedHistory {
                 ],
                 cpu: 2,
                 workload: Some(POSTGRES.into()),
+                names: IoNames {
+                    class: Some(class::FILE.into()),
+                    file: Some(IoFile { path: FILE.into(), ..IoFile::default() }),
+                    process: Some(IoProcess {
+                        id: 4711,
+                        command: "postgres".into(),
+                        known_by: "waiter".into(),
+                    }),
+                    ..IoNames::default()
+                },
             };
             snapshot.slow = [stalled].into();
         }
@@ -155,7 +170,7 @@ fn finds_the_stall() {
     let row: Vec<_> = row.split_whitespace().collect();
     let time = date(stall, "%Y-%m-%d %H:%M:%S");
     let completed = date(stall + 40, "%H:%M:%S");
-    let expected = format!("{time} 60 s {DRIVE} read 4.00 s 67 - {completed}");
+    let expected = format!("{time} 60 s {DRIVE} read 4.00 s 67 - {completed} postgres[4711] {FILE}");
     assert_eq!(row.join(" "), expected, "{worst}");
     let failed: Vec<_> =
         worst.lines().filter(|line| line.contains("nvme5n1  ") && line.contains("write")).collect();
@@ -164,7 +179,8 @@ fn finds_the_stall() {
     // Find it by its time of day.
     let window = of(address, &["at", &date(stall, "%H:%M"), "--for", "5m", "-D"]);
     assert!(window.contains(&format!("{time} to {}, 300 s", date(stall + 300, "%H:%M:%S"))), "{window}");
-    assert!(window.contains("Slowest I/Os:") && window.contains("postgresql.service"), "{window}");
+    let names = format!("  postgresql.service  postgres[4711]  {FILE}\n");
+    assert!(window.contains("Slowest I/Os:") && window.contains(&names), "{window}");
     assert!(window.contains("Findings in 300 s:"), "{window}");
     // 8 drives with 60 reads a minute.
     assert!(window.matches("  300 I/O in ").count() == 7 && window.contains("  307 I/O in "), "{window}");
@@ -202,6 +218,7 @@ fn finds_the_stall() {
     let worst = of(address, &["worst", "-j"]);
     let first: serde_json::Value = serde_json::from_str(worst.lines().next().unwrap()).unwrap();
     assert_eq!((first["device"].as_str(), first["latency"].as_f64()), (Some(DRIVE), Some(3.999)));
+    assert_eq!((&first["file"]["path"], &first["process"]["id"]), (&json!(FILE), &json!(4711)));
     // For one device only.
     assert!(!of(address, &["worst", "-d", "nvme0n1"]).contains(DRIVE));
 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use biolat_daemon::http::{ServeConfig, Service};
-use biolat_model::snapshot::{SlowIo, Snapshot};
+use biolat_model::{
+    io_names::{IoFile, IoNames, IoProcess, class},
+    snapshot::{SlowIo, Snapshot},
+};
 
 use crate::support::{
     command, fails, interrupt, is_refused, run,
@@ -36,6 +39,16 @@ fn io(number: u64) -> SlowIo {
         latencies: [None, None, None, Some(total)],
         cpu: 1,
         workload: None,
+        names: IoNames {
+            class: Some(class::FILE.into()),
+            file: Some(IoFile { path: "/base/2619".into(), mount: Some("/srv".into()), ..IoFile::default() }),
+            process: Some(IoProcess {
+                id: 4711,
+                command: "post\u{1b}gres".into(),
+                known_by: "waiter".into(),
+            }),
+            ..IoNames::default()
+        },
     }
 }
 
@@ -89,7 +102,8 @@ fn follows_new_ios_until_ctrl_c() {
         if line.contains("I/Os were not recorded: too many at once") {
             dropped += 1;
         } else if line.contains("failed: medium") {
-            assert!(line.contains(" 5.00 ms  CPU 1"), "{line}");
+            let names = "failed: medium  post\u{fffd}gres[4711]  /srv/base/2619";
+            assert!(line.contains(" 5.00 ms  CPU 1") && line.ends_with(names), "{line}");
             failed += 1;
         } else {
             assert!(

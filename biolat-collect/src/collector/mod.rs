@@ -134,7 +134,13 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
-        self.slow.complete(&mut self.probe, &self.devices, &self.workloads.store, &self.earlier)?;
+        self.slow.complete(
+            &mut self.probe,
+            &self.host,
+            &self.devices,
+            &self.workloads.store,
+            &self.earlier,
+        )?;
         let program = self.probe.program_counts()?;
         self.attach_understudy(program.recursion_misses);
         let program = self.earlier.with_program(program);
@@ -152,6 +158,9 @@ impl Collector {
     /// Scans the devices now. If that blocks, the known devices stay unchanged, and the next scan applies the late result.
     fn rescan(&mut self) -> Result<()> {
         self.devices.scan(&mut self.sysfs, &mut self.store, &mut self.probe)?;
+        if let Err(error) = self.probe.refresh_functions(&self.host) {
+            log::warn!("cannot name files and processes of I/Os through new modules: {error:#}");
+        }
         self.end_quarantine()?;
         self.provide_series();
         Ok(())
@@ -203,7 +212,7 @@ impl Collector {
 
     /// Reads the records of slow I/Os. Returns whether there were any.
     fn read_slow_records(&mut self) -> bool {
-        self.slow.read(&mut self.probe, &self.devices, &self.workloads.store)
+        self.slow.read(&mut self.probe, &self.host, &self.devices, &self.workloads.store)
     }
 
     fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {

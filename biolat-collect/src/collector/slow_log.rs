@@ -1,23 +1,26 @@
 //! The log of slow and failed I/Os: the latest of the probe's records, with the time of day and the device name.
 
+mod failures;
 mod kept;
+mod names;
 
 use std::{
+    cell::OnceCell,
     collections::VecDeque,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use anyhow::Result;
-use biolat_common::{
-    slow::{SlowRecord, UNKNOWN_NS},
-    status,
-};
-use biolat_model::snapshot::SlowIo;
-use biolat_probe::{Probe, kernel::Kernel};
+use biolat_common::{slow::UNKNOWN_NS, status};
+use biolat_model::{io_names::IoNames, snapshot::SlowIo};
+use biolat_probe::{NamesRecord, Probe, SlowIoRecord, SlowNames, kernel::Kernel};
+use biolat_system::host::Host;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{devices::Devices, replace::EarlierProbes, state::encoded::Encoded, workloads::WorkloadStore};
+use crate::device::MountPoints;
+use failures::Failures;
 
 /// Number of I/Os that are kept.
 const KEPT: usize = 1000;
@@ -34,7 +37,8 @@ pub(super) struct SlowIoLog {
     number: u64,
     limit: RateLimit,
     /// Records of devices that no scan has found yet.
-    unresolved: Vec<(SlowRecord, SystemTime)>,
+    unresolved: Vec<(SlowIoRecord, SystemTime)>,
+    failures: Failures,
     /// Records dropped by the collector.
     dropped: u64,
     /// Records dropped by the probe.
@@ -107,15 +111,19 @@ impl RateLimit {
 
 impl SlowIoLog {
     /// Empties the probe's ring buffer, which has room for slightly more than a thousand records. Returns whether there were any.
-    pub(super) fn read(&mut self, probe: &mut Probe, devices: &Devices, workloads: &WorkloadStore) -> bool {
+    pub(super) fn read(
+        &mut self,
+        probe: &mut Probe,
+        host: &Host,
+        devices: &Devices,
+        workloads: &WorkloadStore,
+    ) -> bool {
         let records = probe.slow_records();
         if records.is_empty() {
             return false;
         }
         let device = |id| RecordDevice::find(id, devices);
-        self.add(records, Clocks::now(), &probe.kernel, device, |number| {
-            cgroup_path(workloads, probe, number)
-        });
+        self.add(records, Clocks::now(), device, &Resolver::new(probe, host, workloads));
         true
     }
 
@@ -123,12 +131,14 @@ impl SlowIoLog {
     pub(super) fn complete(
         &mut self,
         probe: &mut Probe,
+        host: &Host,
         devices: &Devices,
         workloads: &WorkloadStore,
         earlier: &EarlierProbes,
     ) -> Result<()> {
         let device = |id| RecordDevice::find(id, devices);
-        self.resolve(&probe.kernel, device, |number| cgroup_path(workloads, probe, number));
+        self.resolve(device, &Resolver::new(probe, host, workloads));
+        self.failures.log(monotonic_now());
         self.share(earlier.with_slow_dropped(probe.slow_records_dropped()?));
         Ok(())
     }
@@ -137,72 +147,60 @@ impl SlowIoLog {
     /// [`resolve`](Self::resolve).
     fn add<'a>(
         &mut self,
-        mut records: Vec<SlowRecord>,
+        mut records: Vec<SlowIoRecord>,
         clocks: Clocks,
-        kernel: &Kernel,
         device: impl Fn(u64) -> RecordDevice<'a>,
-        cgroup: impl Fn(u64) -> Option<String>,
+        resolver: &Resolver<'_>,
     ) {
         // The records of each CPU are already in order.
-        records.sort_by_key(|record| record.completed_ns);
-        for record in records {
-            let device = device(record.key.device());
-            let completed = clocks.time_of_day(record.completed_ns);
+        records.sort_by_key(|io| io.record.completed_ns);
+        for io in records {
+            let device = device(io.record.key.device());
+            let completed = clocks.time_of_day(io.record.completed_ns);
             match device {
                 RecordDevice::Hidden => {}
                 RecordDevice::Unknown if self.unresolved.len() == KEPT => self.dropped += 1,
                 _ if !self.limit.allows(clocks.monotonic) => self.dropped += 1,
-                RecordDevice::Shown(name) => {
-                    self.push(&record, completed, name, kernel, cgroup(record.workload))
-                }
-                RecordDevice::Unknown => self.unresolved.push((record, completed)),
+                RecordDevice::Shown(name) => self.push(&io, completed, name, resolver),
+                RecordDevice::Unknown => self.unresolved.push((io, completed)),
             }
         }
     }
 
     /// Adds the records of devices that a scan has found in the meantime, and drops the rest.
-    fn resolve<'a>(
-        &mut self,
-        kernel: &Kernel,
-        device: impl Fn(u64) -> RecordDevice<'a>,
-        cgroup: impl Fn(u64) -> Option<String>,
-    ) {
-        for (record, completed) in std::mem::take(&mut self.unresolved) {
-            match device(record.key.device()) {
+    fn resolve<'a>(&mut self, device: impl Fn(u64) -> RecordDevice<'a>, resolver: &Resolver<'_>) {
+        for (io, completed) in std::mem::take(&mut self.unresolved) {
+            match device(io.record.key.device()) {
                 RecordDevice::Hidden => {}
-                RecordDevice::Shown(name) => {
-                    self.push(&record, completed, name, kernel, cgroup(record.workload))
-                }
+                RecordDevice::Shown(name) => self.push(&io, completed, name, resolver),
                 RecordDevice::Unknown => self.dropped += 1,
             }
         }
     }
 
-    fn push(
-        &mut self,
-        record: &SlowRecord,
-        completed: SystemTime,
-        device: &str,
-        kernel: &Kernel,
-        workload: Option<String>,
-    ) {
+    fn push(&mut self, io: &SlowIoRecord, completed: SystemTime, device: &str, resolver: &Resolver<'_>) {
+        let (record, kernel) = (&io.record, resolver.kernel);
         let latency = |ns: u64| (ns != UNKNOWN_NS).then(|| Duration::from_nanos(ns));
         let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
         let device_latency = total.zip(queue).map(|(total, queue)| total.saturating_sub(queue));
         self.number += 1;
         self.encoded.forget();
-        self.ios.push_back(SlowIo {
+        let op = kernel.op_name(record.key.op());
+        let io = SlowIo {
             number: self.number,
             completed,
             device: device.to_owned(),
-            op: kernel.op_name(record.key.op()),
+            names: io.names.as_ref().map(|names| resolver.names(names, &op)).unwrap_or_default(),
+            op,
             sector: record.sector,
             bytes: record.bytes,
             status: status::name(record.status as usize, kernel.statuses_since_6_10).into(),
             latencies: [admission, queue, device_latency, total],
             cpu: record.cpu,
-            workload,
-        });
+            workload: (resolver.cgroup)(record.workload),
+        };
+        self.failures.add(&io);
+        self.ios.push_back(io);
         if self.ios.len() > KEPT {
             self.ios.pop_front();
         }
@@ -227,6 +225,33 @@ impl SlowIoLog {
     }
 }
 
+/// Finds what a record refers to.
+struct Resolver<'a> {
+    kernel: &'a Kernel,
+    host: &'a Host,
+    with_files: bool,
+    /// Path of a cgroup, by its serial number.
+    cgroup: Box<dyn Fn(u64) -> Option<String> + 'a>,
+    /// Read when the first file is named.
+    mounts: OnceCell<MountPoints>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(probe: &'a Probe, host: &'a Host, workloads: &'a WorkloadStore) -> Self {
+        Self {
+            kernel: &probe.kernel,
+            host,
+            with_files: probe.options.slow_names == SlowNames::File,
+            cgroup: Box::new(|number| cgroup_path(workloads, probe, number)),
+            mounts: OnceCell::new(),
+        }
+    }
+
+    fn names(&self, names: &NamesRecord, op: &str) -> IoNames {
+        names::describe(names, op, self.with_files, self.mounts.get_or_init(|| MountPoints::read(self.host)))
+    }
+}
+
 /// Returns the cgroup of a record, if it is known.
 fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> Option<String> {
     let maps = probe.workloads.as_ref()?;
@@ -239,17 +264,21 @@ fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    use std::{
+        cell::OnceCell,
+        time::{Duration, SystemTime, UNIX_EPOCH},
+    };
 
     use biolat_common::{
         series::Key,
         slow::{SlowRecord, UNKNOWN_NS},
     };
-    use biolat_probe::kernel::Kernel;
+    use biolat_probe::{SlowIoRecord, kernel::Kernel};
+    use biolat_system::host::Host;
     use biolat_testing::btf::modern;
     use prost::Message as _;
 
-    use super::{super::state::record::State, Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
+    use super::{super::state::record::State, Clocks, KEPT, PER_SECOND, RecordDevice, Resolver, SlowIoLog};
 
     const SDA: u64 = 1;
     const HIDDEN: u64 = 2;
@@ -265,12 +294,14 @@ mod tests {
         }
     }
 
-    fn cgroup(_: u64) -> Option<String> {
-        Some("/a.service".to_owned())
+    /// The kernel, and a host without mounts.
+    fn machine() -> (Kernel, Host) {
+        (Kernel::from_btf(&modern("")).unwrap(), Host { procfs: "/nonexistent".into(), ..Host::default() })
     }
 
-    fn kernel() -> Kernel {
-        Kernel::from_btf(&modern("")).unwrap()
+    fn resolver((kernel, host): &(Kernel, Host)) -> Resolver<'_> {
+        let cgroup = Box::new(|_| Some("/a.service".to_owned()));
+        Resolver { kernel, host, with_files: true, cgroup, mounts: OnceCell::new() }
     }
 
     fn record(device: u64, completed_ns: u64) -> SlowRecord {
@@ -287,6 +318,10 @@ mod tests {
             cpu: 7,
             padding: 0,
         }
+    }
+
+    fn ios(records: impl IntoIterator<Item = SlowRecord>) -> Vec<SlowIoRecord> {
+        records.into_iter().map(|record| SlowIoRecord { record, names: None }).collect()
     }
 
     fn at(milliseconds: u64) -> Clocks {
@@ -310,7 +345,7 @@ mod tests {
         let failed = SlowRecord { status: 7, key: Key::new(SDA, 2), ..record(SDA, 2_000_000) };
         let unsplit = SlowRecord { queue_ns: UNKNOWN_NS, admission_ns: UNKNOWN_NS, ..record(SDA, 3_000_000) };
         let untimed = SlowRecord { total_ns: UNKNOWN_NS, status: 10, ..unsplit };
-        log.add(vec![failed, unsplit, untimed], at(1_000), &kernel(), device, cgroup);
+        log.add(ios([failed, unsplit, untimed]), at(1_000), device, &resolver(&machine()));
         log.share(0);
         let ios = log.ios();
         let io = &ios[0];
@@ -338,7 +373,7 @@ mod tests {
             let kept = SlowIoLog::from_records(&log.to_record(), slow_ios).unwrap();
             assert_eq!((kept.number, kept.dropped), (count, 0));
             assert_eq!(kept.ios(), log.ios());
-            log.add(vec![failed], at(1_000), &kernel(), device, cgroup);
+            log.add(ios([failed]), at(1_000), device, &resolver(&machine()));
         }
     }
 
@@ -354,8 +389,9 @@ mod tests {
     #[test]
     fn keeps_latest_in_order_of_completion() {
         let mut log = SlowIoLog::default();
-        let kernel = kernel();
-        log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device, cgroup);
+        let machine = machine();
+        let resolver = resolver(&machine);
+        log.add(ios([30, 10, 20].map(|at| record(SDA, at))), at(1), device, &resolver);
         log.share(0);
         let first = log.ios();
         assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(wall));
@@ -364,7 +400,7 @@ mod tests {
 
         for second in 1..=2 {
             let records = (0..PER_SECOND).map(|place| record(SDA, second * 1_000_000 + u64::from(place)));
-            log.add(records.collect(), at(second * 1_000 + 10), &kernel, device, cgroup);
+            log.add(ios(records), at(second * 1_000 + 10), device, &resolver);
         }
         let kept = numbers(&mut log);
         assert_eq!((kept.len(), kept[0], kept[KEPT - 1]), (KEPT, 1_004, 2_003));
@@ -375,14 +411,15 @@ mod tests {
     #[test]
     fn limits_the_rate() {
         let mut log = SlowIoLog::default();
-        let kernel = kernel();
-        let records = |count: u32| (0..count).map(|place| record(SDA, u64::from(place))).collect::<Vec<_>>();
-        log.add(records(PER_SECOND + 300), at(5_000), &kernel, device, cgroup);
+        let machine = machine();
+        let resolver = resolver(&machine);
+        let records = |count: u32| ios((0..count).map(|place| record(SDA, u64::from(place))));
+        log.add(records(PER_SECOND + 300), at(5_000), device, &resolver);
         assert_eq!((numbers(&mut log).len(), log.dropped()), (1_000, 300));
         // A quarter of a second later.
-        log.add(records(PER_SECOND), at(5_250), &kernel, device, cgroup);
+        log.add(records(PER_SECOND), at(5_250), device, &resolver);
         assert_eq!((log.number, log.dropped()), (1_250, 300 + 750));
-        log.add(records(PER_SECOND), at(9_000), &kernel, device, cgroup);
+        log.add(records(PER_SECOND), at(9_000), device, &resolver);
         log.share(7);
         assert_eq!((log.number, log.dropped()), (2_250, 300 + 750 + 7));
     }
@@ -390,16 +427,17 @@ mod tests {
     #[test]
     fn logs_only_shown_devices() {
         let mut log = SlowIoLog::default();
-        let kernel = kernel();
+        let machine = machine();
+        let resolver = resolver(&machine);
         let records = [HIDDEN, LATE, SDA, NEVER_FOUND].map(|device| record(device, 1_000_000));
-        log.add(records.to_vec(), at(5), &kernel, device, cgroup);
+        log.add(ios(records), at(5), device, &resolver);
         assert_eq!((numbers(&mut log), log.dropped()), (vec![1], 0));
         let found = |id| if id == LATE { RecordDevice::Shown("sdb") } else { device(id) };
-        log.resolve(&kernel, found, cgroup);
+        log.resolve(found, &resolver);
         assert_eq!((numbers(&mut log), log.dropped()), (vec![1, 2], 1));
         assert_eq!(log.ios()[1].device, "sdb");
         assert_eq!(log.ios()[1].completed, wall(1_000_000));
-        log.resolve(&kernel, found, cgroup);
+        log.resolve(found, &resolver);
         assert_eq!(log.dropped(), 1);
     }
 }

@@ -2,6 +2,7 @@
 //! reads `/sys/block`. The mount points of sysfs and procfs are always parameters.
 
 pub mod diskstats;
+mod mount_points;
 mod mounts;
 pub mod paths;
 mod scan;
@@ -10,6 +11,7 @@ pub mod sysfs;
 mod transport;
 pub mod uevent;
 
+pub(crate) use mount_points::MountPoints;
 pub use scan::{IdKind, scan};
 
 use anyhow::{Context as _, Result};

@@ -91,7 +91,7 @@ fn persistent_volume(point: &str) -> Option<&str> {
 }
 
 /// Decodes octal escapes, such as `\040` for a space.
-fn unescaped(text: &str) -> String {
+pub(super) fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut result = parts.next().unwrap_or_default().to_owned();
     for part in parts {

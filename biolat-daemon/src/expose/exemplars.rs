@@ -36,8 +36,11 @@ fn with_total<'a>(ios: &[&'a SlowIo]) -> impl Iterator<Item = (Duration, &'a Slo
 /// Makes an exemplar. Its labels stay below the 128 characters that OpenMetrics allows.
 fn exemplar(total: Duration, io: &SlowIo) -> Exemplar {
     let label = |name: &str, value: u64| LabelPair { name: name.to_owned(), value: value.to_string() };
+    let process = io.names.process.as_ref().map(|process| label("pid", process.id.into()));
+    let inode = io.names.file.as_ref().map(|file| label("inode", file.inode));
+    let place = [label("sector", io.sector), label("bytes", io.bytes.into())];
     Exemplar {
-        label: vec![label("sector", io.sector), label("bytes", io.bytes.into())],
+        label: place.into_iter().chain(process).chain(inode).collect(),
         value: total.as_secs_f64(),
         timestamp: Some(io.completed.into()),
     }
@@ -47,7 +50,11 @@ fn exemplar(total: Duration, io: &SlowIo) -> Exemplar {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use biolat_model::{histogram::Histogram, snapshot::SlowIo};
+    use biolat_model::{
+        histogram::Histogram,
+        io_names::{IoFile, IoNames, IoProcess},
+        snapshot::SlowIo,
+    };
 
     use super::{native, set_classic};
     use crate::expose::{ClassicBuckets, buckets};
@@ -64,6 +71,7 @@ mod tests {
             latencies: [None, None, None, total_ns.map(Duration::from_nanos)],
             cpu: 0,
             workload: None,
+            names: IoNames::default(),
         }
     }
 
@@ -104,7 +112,12 @@ mod tests {
 
     #[test]
     fn exemplar_is_short_and_has_a_timestamp() {
-        let longest = SlowIo { sector: u64::MAX, bytes: u32::MAX, ..io(5, Some(SECOND)) };
+        let names = IoNames {
+            file: Some(IoFile { inode: u64::MAX, ..IoFile::default() }),
+            process: Some(IoProcess { id: u32::MAX, ..IoProcess::default() }),
+            ..IoNames::default()
+        };
+        let longest = SlowIo { sector: u64::MAX, bytes: u32::MAX, names, ..io(5, Some(SECOND)) };
         let exemplar = native(&[&longest], 3).remove(0);
         let characters: usize = exemplar.label.iter().map(|label| label.name.len() + label.value.len()).sum();
         assert!(characters <= 128, "{characters}");

@@ -6,7 +6,10 @@ use std::{
 };
 
 use biolat_daemon::http::Limits;
-use biolat_model::snapshot::{SlowIo, Snapshot};
+use biolat_model::{
+    io_names::IoNames,
+    snapshot::{SlowIo, Snapshot},
+};
 use serde_json::Value;
 
 use crate::support::{
@@ -43,6 +46,7 @@ fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
         latencies: [None, None, None, Some(Duration::from_millis(milliseconds))],
         cpu: 0,
         workload: None,
+        names: IoNames::default(),
     };
     Snapshot { slow: (1..).zip(milliseconds).map(io).collect(), ..snapshot.clone() }
 }

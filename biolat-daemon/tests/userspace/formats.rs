@@ -18,6 +18,7 @@ use biolat_model::{
     cgroup::Identity,
     device::{Device, Group, Holder, MultipathPath},
     histogram::Histogram,
+    io_names::IoNames,
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
@@ -58,6 +59,7 @@ fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
         latencies: [None, None, None, milliseconds.map(Duration::from_millis)],
         cpu: 3,
         workload: None,
+        names: IoNames::default(),
     }
 }
 

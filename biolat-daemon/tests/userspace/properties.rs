@@ -11,6 +11,7 @@ use biolat_model::{
     band_histogram::BandHistogram,
     device::{Device, Group, Holder, MultipathPath},
     histogram::Histogram,
+    io_names::IoNames,
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
@@ -149,6 +150,7 @@ prop_compose! {
             latencies: latencies.map(|ns| ns.map(|ns| Duration::from_nanos(ns >> (24 + ns % 40)))),
             cpu: bytes % 7,
             workload: None,
+            names: IoNames::default(),
         }
     }
 }

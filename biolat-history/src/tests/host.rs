@@ -13,6 +13,7 @@ use biolat_model::{
     cgroup::Identity,
     device::Device,
     histogram::Histogram,
+    io_names::IoNames,
     period::Period,
     snapshot::{BandView, DeviceView, SeriesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView},
 };
@@ -114,6 +115,7 @@ impl TestHost {
             latencies: [None, None, None, Some(Duration::from_secs_f64(latency))],
             cpu: 3,
             workload: Some("/system.slice/postgresql.service".into()),
+            names: IoNames::default(),
         });
         self.snapshot.slow = ios.into();
         self

@@ -11,6 +11,7 @@ use biolat_model::{
     cgroup::Identity,
     device::{Device, Group},
     histogram::Histogram,
+    io_names::IoNames,
     period::Period,
     size_histogram::SizeHistogram,
     snapshot::{
@@ -161,6 +162,7 @@ fn slow_io(number: u64, completed: SystemTime, random: &mut SmallRng) -> SlowIo 
         latencies: [None, latency(), latency(), Some(Duration::from_secs(1))],
         cpu: 3,
         workload: Some("/a".into()),
+        names: IoNames::default(),
     }
 }
 

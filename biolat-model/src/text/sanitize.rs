@@ -77,6 +77,12 @@ impl Foreign for Name {
     }
 }
 
+impl Foreign for Option<Name> {
+    fn sanitized(self) -> Self {
+        self.map(Foreign::sanitized)
+    }
+}
+
 impl Foreign for BTreeMap<Name, u64> {
     fn sanitized(self) -> Self {
         self.into_iter().map(|(name, count)| (name.sanitized(), count)).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biolat_testing::btf::Writer;
+use biolat_testing::btf::{Member, Writer};
 
 use super::{Btf, MalformedBtf, encode_typedefs};
 
@@ -38,6 +38,116 @@ fn finds_members_values_and_parameters() {
     assert_eq!(btf.parameter_count("btf_trace_x"), Some(3));
     assert_eq!(btf.parameter_count("btf_trace_y"), None);
     assert_eq!(btf.parameter_count("blk_status_t"), None);
+}
+
+#[test]
+fn finds_members_of_members() {
+    let mut writer = Writer::new();
+    let int = writer.int("int");
+    let list = writer.structure(4, "list", &[("next", int, 0), ("previous", int, 8)]);
+    let constant = writer.constant(list);
+    let list_type = writer.typedef("list_t", constant);
+    let pointer = writer.pointer(list);
+    // A named member of an anonymous struct, in an anonymous union.
+    let inner = writer.structure(4, "", &[("list", list, 8)]);
+    let either = writer.structure(5, "", &[("inner", inner, 0)]);
+    writer.structure(
+        4,
+        "wait",
+        &[("direct", list, 16), ("typed", list_type, 32), ("pointer", pointer, 48), ("", either, 64)],
+    );
+    let bytes = writer.finish();
+
+    let btf = Btf::parse(&bytes).unwrap();
+    assert_eq!(btf.nested_offset("wait", &["direct", "previous"]), Some(24));
+    assert_eq!(btf.nested_offset("wait", &["typed", "previous"]), Some(40));
+    assert_eq!(btf.nested_offset("wait", &["inner", "list", "previous"]), Some(80));
+    assert_eq!(btf.nested_offset("wait", &["direct"]), btf.member_offset("wait", "direct"));
+    assert_eq!(btf.nested_offset("wait", &["direct", "none"]), None);
+    assert_eq!(btf.nested_offset("wait", &["none", "previous"]), None);
+    // The offset behind a pointer is not one in the struct, and an int has no members.
+    assert_eq!(btf.nested_offset("wait", &["pointer", "previous"]), None);
+    assert_eq!(btf.nested_offset("wait", &["direct", "next", "previous"]), None);
+}
+
+#[test]
+fn second_struct_of_the_same_name_is_searched() {
+    let mut writer = Writer::new();
+    let int = writer.int("int");
+    writer.structure(4, "dio", &[("other", int, 0)]);
+    writer.structure(4, "dio", &[("iocb", int, 104)]);
+    let bytes = writer.finish();
+    assert_eq!(Btf::parse(&bytes).unwrap().member_offset("dio", "iocb"), Some(104));
+}
+
+#[test]
+fn finds_sizes_and_bit_fields() {
+    let mut writer = Writer::new();
+    let bool = writer.int("bool");
+    let bit = |name, bits| Member { name, of: bool, bits, width: 1 };
+    let whole = |name, bits| Member { name, of: bool, bits, width: 0 };
+    writer.sized_structure(
+        4,
+        "blkdev_dio",
+        152,
+        &[whole("size", 64), bit("multi_bio", 160), bit("is_sync", 162), bit("last", 175), whole("bio", 192)],
+    );
+    writer.sized_structure(4, "wait_queue_head", 24, &[whole("head", 64)]);
+    let bytes = writer.finish();
+
+    let btf = Btf::parse(&bytes).unwrap();
+    assert_eq!(btf.size("blkdev_dio"), Some(152));
+    assert_eq!(btf.size("wait_queue_head"), Some(24));
+    assert_eq!(btf.size("none"), None);
+    assert_eq!(btf.flag("blkdev_dio", "multi_bio"), Some((20, 1)));
+    assert_eq!(btf.flag("blkdev_dio", "is_sync"), Some((20, 1 << 2)));
+    assert_eq!(btf.flag("blkdev_dio", "last"), Some((21, 1 << 7)));
+    assert_eq!(btf.flag("blkdev_dio", "none"), None);
+    assert_eq!(btf.member_offset("blkdev_dio", "bio"), Some(24));
+    // Not at the beginning of a byte.
+    assert_eq!(btf.member_offset("blkdev_dio", "is_sync"), None);
+}
+
+#[test]
+fn module_refers_to_kernel() {
+    let mut kernel = Writer::new();
+    let int = kernel.int("int");
+    let bio = kernel.structure(4, "bio", &[("bi_private", int, 64)]);
+    let mut module = kernel.module();
+    let io = module.structure(4, "dm_io", &[("orig_bio", int, 72)]);
+    let inner = module.structure(4, "", &[("deep", int, 8)]);
+    module.structure(4, "dm_target_io", &[("io", io, 8), ("", inner, 16), ("clone", bio, 40)]);
+    module.enumeration("", &[("DM_FLAG", 3)]);
+    let typedef = module.typedef("dm_t", io);
+    let (kernel, module) = (kernel.finish(), module.finish());
+
+    let vmlinux = Btf::parse(&kernel).unwrap();
+    let btf = vmlinux.parse_module(&module).unwrap();
+    assert_eq!(btf.member_offset("dm_io", "orig_bio"), Some(72));
+    assert_eq!(btf.member_offset("dm_target_io", "clone"), Some(40));
+    assert_eq!(btf.member_offset("dm_target_io", "deep"), Some(24));
+    assert_eq!(btf.nested_offset("dm_target_io", &["io", "orig_bio"]), Some(80));
+    assert_eq!(btf.enumerator("DM_FLAG"), Some(3));
+    assert_eq!((typedef, btf.typedef_id("dm_t")), (7, Some(7)));
+    // Each finds only its own types.
+    assert_eq!(btf.member_offset("bio", "bi_private"), None);
+    assert_eq!(vmlinux.member_offset("dm_io", "orig_bio"), None);
+    assert_eq!(btf.nested_offset("dm_target_io", &["clone", "bi_private"]), None);
+}
+
+#[test]
+fn module_may_name_its_members_with_strings_of_the_kernel() {
+    let mut kernel = Writer::new();
+    let int = kernel.int("orig_bio");
+    let mut module = kernel.module();
+    module.structure(4, "dm_io", &[("other", int, 72)]);
+    let (kernel, mut module) = (kernel.finish(), module.finish());
+    // The name of the member is in the struct's only record, after the header and the head of the record.
+    module[24 + 12..][..4].copy_from_slice(&1_u32.to_le_bytes());
+    let vmlinux = Btf::parse(&kernel).unwrap();
+    let btf = vmlinux.parse_module(&module).unwrap();
+    assert_eq!(btf.member_offset("dm_io", "orig_bio"), Some(72));
+    assert_eq!(btf.member_offset("dm_io", "other"), None);
 }
 
 #[test]

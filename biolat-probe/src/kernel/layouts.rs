@@ -3,18 +3,20 @@
 //!
 //! To add a kernel, run `layouts/distill FILE > layouts/VERSION.btf.txt`. FILE is `/sys/kernel/btf/vmlinux` on a machine that
 //! runs the kernel, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Fill in the kernel's column
-//! below with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the header printed by `bpftool btf
-//! dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`, as four-byte ones; these
-//! need `__attribute__((packed))`.
+//! below and in `layouts/names.rs` with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the header
+//! printed by `bpftool btf dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`,
+//! as four-byte ones; these need `__attribute__((packed))`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
 use biolat_common::kernel::KernelLayout;
-use biolat_testing::btf::Writer;
+use biolat_testing::btf::{Member, Writer};
 
 use super::{Kernel, LinkMembers, UnsupportedKernel};
+
+mod names;
 
 /// A kernel whose BTF does not describe tracepoints.
 const UNSUPPORTED: &str = "5.4";
@@ -156,6 +158,10 @@ fn directory() -> PathBuf {
 /// Encodes the BTF that a kernel's excerpt describes. Ids in BTF have no gaps, so a type's id becomes its position in the
 /// excerpt. References to types outside the excerpt become void.
 fn btf(version: &str) -> Vec<u8> {
+    writer(version).finish()
+}
+
+fn writer(version: &str) -> Writer {
     let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
     let mut records: Vec<ExcerptEntry<'_>> = Vec::new();
     for line in text.lines().map(Line::new) {
@@ -170,7 +176,7 @@ fn btf(version: &str) -> Vec<u8> {
         let written = record.write(&mut writer, &|id| ids.get(&id).copied().unwrap_or(0));
         assert_eq!(written, ids[&record.id()]);
     }
-    writer.finish()
+    writer
 }
 
 /// A record such as `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
@@ -179,7 +185,7 @@ struct ExcerptEntry<'a> {
     entries: Vec<Line<'a>>,
 }
 
-impl ExcerptEntry<'_> {
+impl<'a> ExcerptEntry<'a> {
     fn id(&self) -> u32 {
         self.head.subject.trim_start_matches('[').split(']').next().unwrap().parse().unwrap()
     }
@@ -187,18 +193,23 @@ impl ExcerptEntry<'_> {
     fn write(&self, writer: &mut Writer, dense: &dyn Fn(u32) -> u32) -> u32 {
         let Self { head, entries } = self;
         let referred = |line: &Line<'_>| dense(line.number("type_id"));
-        let members = || {
-            // The resolver does not read bit-fields.
-            let whole = entries.iter().filter(|entry| !entry.attributes.contains("bitfield_size"));
-            let members = whole.map(|entry| (entry.name, referred(entry), entry.number("bits_offset") / 8));
-            members.collect::<Vec<_>>()
+        let member = |entry: &Line<'a>| Member {
+            name: entry.name,
+            of: referred(entry),
+            bits: entry.number("bits_offset"),
+            width: entry.find_number("bitfield_size").unwrap_or(0),
+        };
+        let mut structure = |kind| {
+            let members: Vec<_> = entries.iter().map(member).collect();
+            writer.sized_structure(kind, head.name, head.number("size"), &members)
         };
         match head.subject.split(' ').nth(1).unwrap() {
             "INT" => writer.int(head.name),
             "PTR" => writer.pointer(referred(head)),
+            "CONST" => writer.constant(referred(head)),
             "TYPEDEF" => writer.typedef(head.name, referred(head)),
-            "STRUCT" => writer.structure(4, head.name, &members()),
-            "UNION" => writer.structure(5, head.name, &members()),
+            "STRUCT" => structure(4),
+            "UNION" => structure(5),
             "ENUM" => {
                 let values = entries.iter().map(|entry| (entry.name, entry.number("val")));
                 writer.enumeration(head.name, &values.collect::<Vec<_>>())
@@ -224,7 +235,11 @@ impl<'a> Line<'a> {
     }
 
     fn number(&self, attribute: &str) -> u32 {
+        self.find_number(attribute).expect(attribute)
+    }
+
+    fn find_number(&self, attribute: &str) -> Option<u32> {
         let mut pairs = self.attributes.split(' ').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(name, _)| *name == attribute).expect(attribute).1.parse().unwrap()
+        pairs.find_map(|(name, number)| (name == attribute).then(|| number.parse().unwrap()))
     }
 }

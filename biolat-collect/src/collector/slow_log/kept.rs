@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use biolat_model::{
     epoch::{nanoseconds, time},
+    io_names::{IoFile, IoNames, IoProcess},
+    name::Name,
     snapshot::SlowIo,
 };
 
 use super::{
     super::state::{
         numbers::array,
-        record::{SlowIoRecord, SlowIosRecord, SlowLogRecord, field},
+        record::{
+            IoFileRecord, IoNamesRecord, IoProcessRecord, SlowIoRecord, SlowIosRecord, SlowLogRecord, field,
+        },
     },
     SlowIoLog,
 };
@@ -37,7 +41,7 @@ impl SlowIoLog {
 
 /// The pattern names every field without `..`, so adding a field breaks the build until the field is kept.
 fn to_record(io: &SlowIo) -> SlowIoRecord {
-    let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, workload } = io;
+    let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, workload, names } = io;
     let latency = |latency: &Option<Duration>| latency.map_or(0, |latency| latency.as_nanos() as u64 + 1);
     SlowIoRecord {
         number: *number,
@@ -50,11 +54,56 @@ fn to_record(io: &SlowIo) -> SlowIoRecord {
         latencies: latencies.iter().map(latency).collect(),
         cpu: *cpu,
         cgroup: workload.clone().unwrap_or_default(),
+        names: (*names != IoNames::default()).then(|| names_to_record(names)),
+    }
+}
+
+fn names_to_record(names: &IoNames) -> IoNamesRecord {
+    let IoNames { class, file, file_unknown, process, process_unknown } = names;
+    let text = |name: &Option<Name>| name.as_deref().unwrap_or_default().to_owned();
+    IoNamesRecord {
+        class: text(class),
+        file_unknown: text(file_unknown),
+        process_unknown: text(process_unknown),
+        file: file.as_ref().map(|IoFile { path, mount, file_system, inode, removed }| IoFileRecord {
+            path: path.clone(),
+            mount: mount.clone(),
+            file_system: file_system.clone(),
+            inode: *inode,
+            removed: *removed,
+        }),
+        process: process.as_ref().map(|IoProcess { id, command, known_by }| IoProcessRecord {
+            id: *id,
+            command: command.clone(),
+            known_by: known_by.clone().into_owned(),
+        }),
+    }
+}
+
+fn names_from_record(record: IoNamesRecord) -> IoNames {
+    let IoNamesRecord { class, file_unknown, process_unknown, file, process } = record;
+    let name = |text: String| Some(Name::from(text)).filter(|text| !text.is_empty());
+    IoNames {
+        class: name(class),
+        file_unknown: name(file_unknown),
+        process_unknown: name(process_unknown),
+        file: file.map(|IoFileRecord { path, mount, file_system, inode, removed }| IoFile {
+            path,
+            mount,
+            file_system,
+            inode,
+            removed,
+        }),
+        process: process.map(|IoProcessRecord { id, command, known_by }| IoProcess {
+            id,
+            command,
+            known_by: known_by.into(),
+        }),
     }
 }
 
 fn from_record(record: SlowIoRecord) -> Option<SlowIo> {
-    let SlowIoRecord { number, completed, device, op, sector, bytes, status, latencies, cpu, cgroup } =
+    let SlowIoRecord { number, completed, device, op, sector, bytes, status, latencies, cpu, cgroup, names } =
         record;
     let latencies: [u64; 4] = array(&latencies)?;
     Some(SlowIo {
@@ -68,5 +117,6 @@ fn from_record(record: SlowIoRecord) -> Option<SlowIo> {
         latencies: latencies.map(|ns| ns.checked_sub(1).map(Duration::from_nanos)),
         cpu,
         workload: Some(cgroup).filter(|cgroup| !cgroup.is_empty()),
+        names: names.map(names_from_record).unwrap_or_default(),
     })
 }

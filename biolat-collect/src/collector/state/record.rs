@@ -323,6 +323,47 @@ pub(in crate::collector) struct SlowIoRecord {
     pub cpu: u32,
     #[prost(string, tag = "10")]
     pub cgroup: String,
+    #[prost(message, optional, tag = "11")]
+    pub names: Option<IoNamesRecord>,
+}
+
+/// File and process of an I/O. Texts are empty if they are unknown.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collector) struct IoNamesRecord {
+    #[prost(string, tag = "1")]
+    pub class: String,
+    #[prost(string, tag = "2")]
+    pub file_unknown: String,
+    #[prost(string, tag = "3")]
+    pub process_unknown: String,
+    #[prost(message, optional, tag = "4")]
+    pub file: Option<IoFileRecord>,
+    #[prost(message, optional, tag = "5")]
+    pub process: Option<IoProcessRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collector) struct IoFileRecord {
+    #[prost(string, tag = "1")]
+    pub path: String,
+    #[prost(string, optional, tag = "2")]
+    pub mount: Option<String>,
+    #[prost(string, tag = "3")]
+    pub file_system: String,
+    #[prost(uint64, tag = "4")]
+    pub inode: u64,
+    #[prost(bool, tag = "5")]
+    pub removed: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collector) struct IoProcessRecord {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(string, tag = "2")]
+    pub command: String,
+    #[prost(string, tag = "3")]
+    pub known_by: String,
 }
 
 /// Statistics of the collections so far.

@@ -80,8 +80,7 @@ class CellPanel {
   #list(ios, note) {
     setText(at('there-note'), note);
     at('there-slow').parentElement.hidden = ios.length === 0;
-    at('there-slow').tBodies[0].replaceChildren(...ios.slice(0, MAX_SLOW).map(slowRow));
-    at('there-slow').classList.toggle('unnamed', !ios.some(({ workload }) => workload));
+    fill(at('there-slow'), ios.slice(0, MAX_SLOW));
   }
 }
 

@@ -83,14 +83,14 @@ fn table(minutes: impl Iterator<Item = Period>) -> String {
     let rows = worst.end();
     let mut html = format!(
         "<h2>The worst minutes since {}</h2>\n<div><table>\n<thead><tr><th>begin<th>device<th>op<th class=\"n\">slowest\
-         <th class=\"n\">I/Os<th class=\"n\">errors<th>completed</thead>\n",
+         <th class=\"n\">I/Os<th class=\"n\">errors<th>completed<th>process<th>file</thead>\n",
         escape(&since)
     );
     for row in &rows {
         html.push_str(&html_row(row));
     }
     if rows.is_empty() {
-        html.push_str("<tr><td colspan=\"7\">no I/O");
+        html.push_str("<tr><td colspan=\"9\">no I/O");
     }
     html.push_str("</table></div>\n");
     html
@@ -100,13 +100,15 @@ fn html_row(row: &WorstInterval) -> String {
     let ios = if row.op == IN_FLIGHT { "–".to_owned() } else { row.ios.to_string() };
     let errors = if row.errors > 0 { " bad" } else { "" };
     format!(
-        "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{ios}<td class=\"n{errors}\">{}<td>{}\n",
+        "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{ios}<td class=\"n{errors}\">{}<td>{}<td>{}<td>{}\n",
         clock::local_with_date(row.began),
         escape(&row.device),
         escape(&row.op),
         NumberFormat::UNICODE.latency(row.latency),
         row.errors,
         row.completed.map(clock::local).unwrap_or_default(),
+        escape(&row.names.shown_process().unwrap_or_default()),
+        escape(&row.names.shown_target().unwrap_or_default()),
     )
 }
 
@@ -115,7 +117,11 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use biolat_history::{HistoryLimits, SharedHistory};
-    use biolat_model::period::Period;
+    use biolat_model::{
+        io_names::{IoFile, IoNames},
+        period::Period,
+        snapshot::SlowIo,
+    };
     use biolat_testing::samples::{minute, slow_io};
     use tokio::sync::Semaphore;
 
@@ -131,13 +137,15 @@ mod tests {
     fn sorts_worst_first_and_escapes_names() {
         let mut day =
             vec![minute_of("sda", 0, 1e-3, 0), minute_of("<b>", 1, 1.3, 12), minute_of("sdb", 2, 2e-3, 0)];
-        day[1].slow = vec![slow_io(1, "<b>")];
+        let file = IoFile { path: "/<b>".into(), ..IoFile::default() };
+        let names = IoNames { file: Some(file), ..IoNames::default() };
+        day[1].slow = vec![SlowIo { names, ..slow_io(1, "<b>") }];
         let html = table(day.into_iter());
         let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();
         assert_eq!(rows.len(), 3);
         let expected =
             "<td>&lt;b&gt;<td>read<td class=\"n\">1.25 s<td class=\"n\">100<td class=\"n bad\">12<td>";
-        assert!(rows[0].contains(expected), "{html}");
+        assert!(rows[0].contains(expected) && rows[0].ends_with("<td><td>/&lt;b&gt;"), "{html}");
         assert!(rows[1].contains("<td>sdb<td>read<td class=\"n\">2.00 ms"), "{html}");
         assert!(!html.contains("<b>"));
     }

@@ -40,23 +40,38 @@ class SlowTable {
     setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MAX_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
       dropped && `${number(dropped)} more not recorded`].filter(Boolean).join(', '));
     at('slow').hidden = list.length === 0;
-    at('slow').classList.toggle('unnamed', !ios.some(({ workload }) => workload));
-    at('slow').tBodies[0].replaceChildren(...list.map(slowRow));
+    fill(at('slow'), list);
   }
 }
 
-function slowRow({ completed, device, op, workload, sector, bytes, status, latency: phases, cpu }) {
+/** Fills a table of I/Os, without the columns that are empty, as with `--workloads off` or `--slow-names off`. */
+function fill(table, ios) {
+  for (const column of ['workload', 'process', 'class']) table.classList.toggle(`no-${column}`, !ios.some((io) => io[column]));
+  table.tBodies[0].replaceChildren(...ios.map(slowRow));
+}
+
+/** A file's path, or what else an I/O reads or writes. */
+function target({ class: kind, file }) {
+  if (file) return `${file.mount?.replace(/\/+$/, '') ?? ''}${file.path || `/inode ${file.inode}`}${file.removed ? ' (deleted)' : ''}`;
+  return kind && kind !== 'flush' && kind !== 'discard' ? kind : NONE;
+}
+
+function slowRow(io) {
+  const { completed, device, op, workload, process, file, sector, bytes, status, latency: phases, cpu } = io;
   const of = (phase) => (typeof phases[phase] === 'number' ? latency(phases[phase]) : NONE);
   const row = make('tr');
   row.append(...[
-    ['time', `${date(new Date(completed * 1000))} ${clock(completed)}`], ['device', device], ['op', op], ['workload', workload ? shortName(workload) : NONE], ['status', status, status === 'ok' ? '' : 'bad'],
+    ['time', `${date(new Date(completed * 1000))} ${clock(completed)}`], ['device', device], ['op', op], ['workload', workload ? shortName(workload) : NONE, '', workload],
+    ['process', process ? `${process.command}[${process.id}]` : NONE, '', process?.known_by ?? io.process_unknown],
+    ['file', '', '', file ? target(io) : io.file_unknown], ['status', status, status === 'ok' ? '' : 'bad'],
     ['total', of('total'), 'n'], ['admission', of('admission'), 'n'], ['queue', of('queue'), 'n'], ['in device', of('device'), 'n'],
     ['size', `${number(bytes / 1024)} KiB`, 'n'], ['sector', sector, 'n'], ['CPU', cpu, 'n'],
-  ].map(([column, text, className = '']) => {
-    const cell = make('td', text, { className });
+  ].map(([column, text, className = '', title = '']) => {
+    const cell = make('td', text, { className: `${column} ${className}`, title: visible(title ?? '') });
     cell.dataset.column = column;
     return cell;
   }));
-  row.cells[3].title = visible(workload ?? '');
+  // The cell runs from right to left, so the beginning of a long path is cut; the path itself does not.
+  row.cells[5].append(make('span', target(io), { dir: 'ltr' }));
   return row;
 }

@@ -11,6 +11,7 @@ use biolat_model::{
     cgroup::Identity,
     device::{Device, Holder, MultipathPath},
     histogram::Histogram,
+    io_names::{IoFile, IoNames, IoProcess},
     period::{KeptFrom, Period, Summary},
     size_histogram::SizeHistogram,
     snapshot::{
@@ -86,6 +87,13 @@ fn slow_log() -> ApiSlowLog {
         latencies: [Some(Duration::ZERO); 4],
         cpu: 0,
         workload: Some(String::new()),
+        names: IoNames {
+            class: Some("".into()),
+            file_unknown: Some("".into()),
+            process_unknown: Some("".into()),
+            file: Some(IoFile { mount: Some(String::new()), ..IoFile::default() }),
+            process: Some(IoProcess::default()),
+        },
     };
     ApiSlowLog::of(&Snapshot { slow: [io].into(), ..Snapshot::default() }, Some(Duration::ZERO))
 }
@@ -128,7 +136,8 @@ fn history() -> Value {
 }
 
 /// Objects that can be null have their own row.
-const MAY_BE_NULL: [&str; 4] = ["devices[].path", "daemon.workload_room", "probe", "process"];
+const MAY_BE_NULL: [&str; 6] =
+    ["devices[].path", "daemon.workload_room", "probe", "process", "ios[].file", "ios[].process"];
 
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are documented only once.

@@ -8,6 +8,7 @@ use std::{
 use biolat_daemon::http::{Limits, ServeConfig};
 use biolat_model::{
     api::ApiSlowLog,
+    io_names::{IoFile, IoNames, class},
     snapshot::{SlowIo, Snapshot},
 };
 
@@ -30,6 +31,18 @@ fn failed_write() -> SlowIo {
         latencies: [None, Some(Duration::from_millis(250)), Some(Duration::from_secs(30)), None],
         cpu: 9,
         workload: Some("/system.slice/a.service".into()),
+        names: IoNames {
+            class: Some(class::FILE.into()),
+            file: Some(IoFile {
+                path: "/base/2619".into(),
+                mount: Some("/srv".into()),
+                file_system: "ext4".into(),
+                inode: 12,
+                removed: false,
+            }),
+            process_unknown: Some("written back by the kernel".into()),
+            ..IoNames::default()
+        },
     }
 }
 
@@ -44,7 +57,9 @@ const FIRST: &str = r#"{
     "ios": [{
         "number": 41, "completed": 1700000005.500123, "device": "sda", "op": "write", "sector": 1099511627776,
         "bytes": 8192, "status": "medium", "cpu": 9, "workload": "/system.slice/a.service",
-        "latency": {"admission": null, "queue": 0.25, "device": 30.0, "total": null}
+        "latency": {"admission": null, "queue": 0.25, "device": 30.0, "total": null},
+        "class": "file", "file": {"path": "/base/2619", "mount": "/srv", "file_system": "ext4", "inode": 12, "removed": false},
+        "file_unknown": null, "process": null, "process_unknown": "written back by the kernel"
     }]
 }"#;
 
