@@ -33,6 +33,7 @@ mod limits;
 mod losses;
 mod multipath;
 mod multipath_alert;
+mod names;
 mod nvme_hotplug;
 mod page;
 mod page_history;

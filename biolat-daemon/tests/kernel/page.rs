@@ -539,13 +539,25 @@ fn page_lists_slow_ios() {
     let setup = PageSetup::new();
     let mut browser = setup.browser();
     assert_eq!(browser.evaluate("document.getElementById('slow-list').hidden"), true);
-    let io = |number: u32, status: &str, admission: Value, workload: Value| {
-        json!({"number": number, "completed": 1.7e9, "device": setup.one.name, "op": "write", "sector": 2048, "bytes": 65536,
-               "status": status, "latency": {"admission": admission, "queue": 0.5, "device": 1.0, "total": 1.5}, "cpu": 3, "workload": workload})
+    let io = |number: u32, status: &str, admission: Value, workload: Value, names: Value| {
+        let mut io = json!({"number": number, "completed": 1.7e9, "device": setup.one.name, "op": "write", "sector": 2048, "bytes": 65536,
+               "status": status, "latency": {"admission": admission, "queue": 0.5, "device": 1.0, "total": 1.5}, "cpu": 3, "workload": workload});
+        io.as_object_mut().unwrap().extend(names.as_object().unwrap().clone());
+        io
     };
+    let named = json!({
+        "class": "file", "file": {"path": "/<b>/2619", "mount": "/srv/", "file_system": "ext4", "inode": 12, "removed": true},
+        "process": {"id": 4711, "command": "<i>a", "known_by": "waiter"},
+    });
     let ios = [
-        io(1, "ok", json!(0.25), json!("/system.slice/<b>a<b>.service")),
-        io(2, "timeout", Value::Null, Value::Null),
+        io(1, "ok", json!(0.25), json!("/system.slice/<b>a<b>.service"), named),
+        io(
+            2,
+            "timeout",
+            Value::Null,
+            Value::Null,
+            json!({"class": "journal", "process_unknown": "no process waits for it"}),
+        ),
     ];
     let list = json!({"version": 1, "dropped": 2, "ios": ios});
     browser.evaluate(&format!(
@@ -556,11 +568,13 @@ fn page_lists_slow_ios() {
     browser.wait_for("document.getElementById('slow').rows.length === 3");
     assert!(browser.text("#slow-of").ends_with("newest first, 2 more not recorded"));
     let cells = "[...document.getElementById('slow').rows].slice(1).map((row) => [...row.cells].slice(1).map((cell) => cell.innerText))";
-    let of = |workload: &str, status: &str, admission: &str| {
+    let of = |[workload, process, file]: [&str; 3], status: &str, admission: &str| {
         json!([
             setup.one.name,
             "write",
             workload,
+            process,
+            file,
             status,
             "1.50 s",
             admission,
@@ -573,10 +587,19 @@ fn page_lists_slow_ios() {
     };
     assert_eq!(
         browser.evaluate(cells),
-        json!([of("–", "timeout", "–"), of("<b>a<b>.service", "ok", "250 ms")])
+        json!([
+            of(["–", "–", "journal"], "timeout", "–"),
+            of(["<b>a<b>.service", "<i>a[4711]", "/srv/<b>/2619 (deleted)"], "ok", "250 ms")
+        ])
     );
-    let title = "document.getElementById('slow').rows[2].cells[3].title";
-    assert_eq!(browser.evaluate(title), "/system.slice/<b>a<b>.service");
+    let titles = "[...document.getElementById('slow').rows].slice(1).map((row) => [...row.cells].slice(3, 6).map(({ title }) => title))";
+    assert_eq!(
+        browser.evaluate(titles),
+        json!([
+            ["", "no process waits for it", ""],
+            ["/system.slice/<b>a<b>.service", "waiter", "/srv/<b>/2619 (deleted)"]
+        ])
+    );
     browser.select("#device", &setup.other.name);
     browser.wait_for("document.getElementById('slow').hidden");
     assert!(browser.text("#slow-of").ends_with("none, 2 more not recorded"));

@@ -11,6 +11,7 @@ use crate::{
         diskstats::{READ, WRITE},
         dm::Mapped,
         load::{self, READS, Target},
+        md::Raid1,
         mount::Mount,
         null_blk::NullBlk,
         run,
@@ -130,20 +131,8 @@ fn dm_delay_is_not_in_disk_latency() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn md_raid1_counts_on_both_disks() {
-    struct Md;
-    impl Drop for Md {
-        fn drop(&mut self) {
-            run("mdadm", &["--stop", "/dev/md0"]);
-        }
-    }
-    run("modprobe", &["raid1"]);
     let legs = [lower_disk(), lower_disk()];
-    let paths = legs.each_ref().map(NullBlk::path);
-    let create = ["--create", "/dev/md0", "--level=1", "--raid-devices=2", "--assume-clean", "--run"];
-    let quiet = ["--metadata=1.0", "--bitmap=none", "--quiet"];
-    let leg_paths = [paths[0].to_str().unwrap(), paths[1].to_str().unwrap()];
-    run("mdadm", &[&create[..], &quiet, &leg_paths].concat());
-    let _md = Md;
+    let _md = Raid1::create(&legs);
     check_bio_based("md0", &legs.each_ref());
 }
 

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Modules that the guest needs unless they are built in. `init.sh` loads some, and tests load the rest.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 28] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
@@ -42,6 +42,7 @@ const MODULES: [&str; 27] = [
     "zram",
     "lzo-rle",
     "dm-mod",
+    "dm-crypt",
     "dm-delay",
     "dm-multipath",
     "dm-round-robin",
@@ -53,8 +54,9 @@ const MODULES: [&str; 27] = [
     "btrfs",
 ];
 
-/// Modules that file systems request by the name of an algorithm, so `modules.dep` does not list them.
-const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_generic"];
+/// Modules that file systems and dm-crypt request by the name of an algorithm, so `modules.dep` does not list them.
+const ALGORITHMS: [&str; 7] =
+    ["crc32c_generic", "xxhash_generic", "blake2b_generic", "xts", "ecb", "aes_generic", "aes"];
 
 /// Modules that Debian's arm64 kernels lack. Tests that need them are skipped.
 const NOT_FOR_ARM64: [&str; 2] = ["vmw_pvscsi", "scsi_debug"];

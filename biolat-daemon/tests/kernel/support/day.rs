@@ -15,6 +15,7 @@ use biolat_model::{
     cgroup::Identity,
     device::Device,
     histogram::Histogram,
+    io_names::IoNames,
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, DeviceView, Process, SeriesView, SizesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView,
@@ -250,6 +251,7 @@ impl Day {
             latencies: [None, Some(Duration::from_micros(3)), total, total],
             cpu: 3,
             workload: Some(WORKLOADS[0].into()),
+            names: IoNames::default(),
         };
         self.snapshot.slow = (1..=ios).map(io).collect();
     }

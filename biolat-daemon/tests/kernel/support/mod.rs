@@ -24,6 +24,7 @@ pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
 pub(crate) mod machine;
+pub(crate) mod md;
 pub(crate) mod mount;
 #[path = "../../support/native.rs"]
 pub(crate) mod native;

@@ -38,9 +38,13 @@ impl Mount {
     }
 }
 
-/// Creates an ext4 or xfs file system, regardless of the device's content and size.
+/// Creates an ext4, xfs or btrfs file system, regardless of the device's content and size.
 pub(crate) fn make(filesystem: &str, device: &Path) {
-    let options = if filesystem == "xfs" { &["-q", "-f", "--unsupported"][..] } else { &["-q", "-F"] };
+    let options = match filesystem {
+        "xfs" => &["-q", "-f", "--unsupported"][..],
+        "btrfs" => &["-q", "-f"],
+        _ => &["-q", "-F"],
+    };
     run(&format!("mkfs.{filesystem}"), &[options, &[device.to_str().unwrap()]].concat());
 }
 

@@ -12,6 +12,10 @@
 {{- if kindIs "bool" .Values.workloads }}off{{ else }}{{ .Values.workloads }}{{ end -}}
 {{- end }}
 
+{{- define "biolat.slowNames" -}}
+{{- if kindIs "bool" .Values.slowNames }}off{{ else }}{{ .Values.slowNames }}{{ end -}}
+{{- end }}
+
 {{/* Empty if pod names are not needed. */}}
 {{- define "biolat.podNames" -}}
 {{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Values that the chart must reject, and part of the expected error.
-const INVALID_VALUES: [(&str, &str); 25] = [
+const INVALID_VALUES: [(&str, &str); 27] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
@@ -23,6 +23,8 @@ const INVALID_VALUES: [(&str, &str); 25] = [
     ("env[0].name=BIOLAT_NODE_NAME", "/env/0"),
     ("workloads=0", "/workloads"),
     ("workloads=on", "/workloads"),
+    ("slowNames=all", "/slowNames"),
+    ("args[0]=--slow-names=file", "/args/0"),
     ("args[0]=--history-memory=1MiB", "/args/0"),
     ("historyMemory=0", "/historyMemory"),
     ("historyFolder=/var/lib/biolat", "set user: root"),
@@ -62,6 +64,14 @@ const MEMORY: [(&str, &str); 7] = [
 const SLOT: (&str, &str, &str) =
     ("mul $cpus 5888 -}}", "biolat-common/src/size.rs", "size_of::<Counters>() == 5888");
 
+/// Values, and the option that follows from them.
+const SLOW_NAMES: [(&str, &str); 4] = [
+    ("user=nonroot", "--slow-names=off"),
+    ("slowNames=false", "--slow-names=off"),
+    ("slowNames=process", "--slow-names=process"),
+    ("slowNames=file", "--slow-names=file"),
+];
+
 const PARENT: &str = concat!(
     "{apiVersion: v2, name: parent, version: 1.0.0, dependencies: [{name: biolat, condition: biolat.enabled, version: ",
     env!("CARGO_PKG_VERSION"),
@@ -72,6 +82,7 @@ const PARENT_VALUES: &str =
 
 pub(super) fn check() -> Result<()> {
     check_invalid()?;
+    check_slow_names()?;
     check_memory()?;
     check_documented()
 }
@@ -87,11 +98,23 @@ fn check_invalid() -> Result<()> {
     Ok(())
 }
 
+/// Renders the DaemonSet with these values.
+fn daemonset(values: &str) -> Result<String> {
+    let arguments = ["template", "biolat", CHART, "--set", values, "--show-only", "templates/daemonset.yaml"];
+    output(&mut command(tool("bin/helm"), &arguments))
+}
+
+fn check_slow_names() -> Result<()> {
+    for (values, option) in SLOW_NAMES {
+        let expected = format!("- {option}\n");
+        ensure!(daemonset(values)?.contains(&expected), "{values}: the daemon's options lack {option}");
+    }
+    Ok(())
+}
+
 fn check_memory() -> Result<()> {
     for (values, limit) in MEMORY {
-        let arguments =
-            ["template", "biolat", CHART, "--set", values, "--show-only", "templates/daemonset.yaml"];
-        let rendered = output(&mut command(tool("bin/helm"), &arguments))?;
+        let rendered = daemonset(values)?;
         let expected = format!("limits:\n              memory: {limit}\n");
         ensure!(rendered.contains(&expected), "{values}: the memory limit is not {limit}");
     }
