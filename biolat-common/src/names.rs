@@ -104,6 +104,8 @@ pub mod process {
     pub const SHARED_BUFFER: u8 = 6;
     /// The process has ended.
     pub const ENDED: u8 = 7;
+    /// A task may wait for the page, but the address of the kernel's queues is unknown.
+    pub const NO_QUEUES: u8 = 8;
 }
 
 /// Values of [`Names::page`].

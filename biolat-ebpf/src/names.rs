@@ -390,6 +390,7 @@ extern "C" fn find_page_waiter(program: u32) -> u32 {
     let Some(NamedRecord { search, names, .. }) = buffer(program) else { return 0 };
     let queues = maps::page_wait_queues();
     if queues == 0 || names_const!(page_wait_page) == NO_OFFSET {
+        names.process_source = process::NO_QUEUES;
         return 0;
     }
     let index = search.page.wrapping_mul(RATIO) >> (64 - BITS);

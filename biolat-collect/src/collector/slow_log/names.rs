@@ -107,6 +107,7 @@ fn shown_process(names: &Names, op: &str) -> Result<IoProcess, &'static str> {
         process::PAGE_WAITER => "page waiter",
         process::SHARED_BUFFER => return Err("processes share the buffer since a fork"),
         process::ENDED => return Err("the process has ended"),
+        process::NO_QUEUES => return Err("/proc/kallsyms does not show who waits for a page"),
         _ if names.page == page::FILE && op == "read" => return Err("nobody waits for the page"),
         _ if names.page == page::FILE => return Err("written back by the kernel"),
         _ => return Err("no process waits for it"),
