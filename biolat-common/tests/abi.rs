@@ -6,6 +6,8 @@ use biolat_common::{
     event::{Event, EventKind},
     kernel::{KernelLayout, directory_id},
     lost::{Counts, Reason},
+    names::NamesLayout,
+    processes::ProcessConstants,
     series::Key,
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
 };
@@ -59,7 +61,8 @@ fn losses_and_constants() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (212, 4));
-    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (192, 20));
-    assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 192));
+    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (488, 4));
+    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (192, 24));
+    assert_eq!((size_of::<NamesLayout>(), size_of::<ProcessConstants>()), (240, 32));
+    assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 432));
 }
