@@ -379,8 +379,8 @@ pub(crate) fn page_wait_queues() -> u64 {
 
 /// The format that prints the name of a function.
 #[inline(always)]
-pub(crate) fn symbol_format() -> *const i8 {
-    SYMBOL_FORMAT.as_ptr().cast()
+pub(crate) fn symbol_format() -> *const u8 {
+    SYMBOL_FORMAT.as_ptr()
 }
 
 /// The map value for the result of [`crate::inflight::look`].

@@ -537,7 +537,7 @@ extern "C" fn key_of_symbol(address: u64, program: u32) -> u64 {
         bpf_snprintf(
             search.symbol.as_mut_ptr().cast(),
             SYMBOL_BYTES as u32,
-            maps::symbol_format(),
+            maps::symbol_format().cast(),
             &raw mut argument,
             size_of::<u64>() as u32,
         );
