@@ -115,7 +115,7 @@ static FUNCTIONS: HashMap<u64, Function, MAX_FUNCTIONS> = HashMap::new();
 
 /// Address of the kernel's queues of tasks that wait for a page; 0 if it is unknown. Only the daemon writes it.
 #[btf_map]
-static PAGE_WAIT_QUEUES: Array<u64, 1> = Array::new();
+static PAGE_QUEUES: Array<u64, 1> = Array::new();
 
 /// Prints the name of a function.
 static SYMBOL_FORMAT: [u8; 4] = *b"%ps\0";
@@ -374,7 +374,7 @@ pub(crate) fn function(key: u64) -> Option<&'static Function> {
 /// Address of the kernel's queues of tasks that wait for a page, or 0.
 #[inline(always)]
 pub(crate) fn page_wait_queues() -> u64 {
-    PAGE_WAIT_QUEUES.get(0).copied().unwrap_or(0)
+    PAGE_QUEUES.get(0).copied().unwrap_or(0)
 }
 
 /// The format that prints the name of a function.

@@ -34,7 +34,7 @@ impl Functions {
     pub(super) fn from_maps(maps: &mut MapSet<'_>) -> Result<Self> {
         Ok(Self {
             map: maps.take("FUNCTIONS")?.try_into()?,
-            page_wait_queues: maps.take("PAGE_WAIT_QUEUES")?.try_into()?,
+            page_wait_queues: maps.take("PAGE_QUEUES")?.try_into()?,
             modules: None,
         })
     }

@@ -198,6 +198,19 @@ mod tests {
         assert_eq!(again.to_string(), "its code has no placeholders for constants");
     }
 
+    /// The kernel truncates longer names, and a probe that is taken over finds its maps by name.
+    #[test]
+    fn kernel_keeps_map_names() {
+        const LONGEST: usize = 15;
+        let object = object::File::parse(OBJECT).unwrap();
+        let maps = object.section_by_name(".maps").unwrap().index();
+        let names = object.symbols().filter(|symbol| symbol.section_index() == Some(maps));
+        let names: Vec<_> =
+            names.map(|symbol| symbol.name().unwrap()).filter(|name| !name.is_empty()).collect();
+        assert!(names.contains(&"FUNCTIONS"));
+        assert!(names.iter().all(|name| name.len() <= LONGEST), "{names:?}");
+    }
+
     #[test]
     fn rejects_other_files() {
         assert!(relocate(b"no object", Constants::default()).is_err());
