@@ -105,8 +105,21 @@ fn assert_cell_has_ios(browser: &mut Browser, day: &DayServer) {
     let who = "[...document.getElementById('there-who').tBodies[0].rows].map((row) => [...row.cells].slice(0, 3).map((cell) => cell.textContent))";
     assert_eq!(browser.evaluate(who), json!([[format!("nvme{drive}n1"), "read", ios.to_string()]]));
     let cells = browser.evaluate(&format!("[...{table}[0].cells].slice(1).map((cell) => cell.innerText)"));
-    let expected =
-        ["nvme3n1", "read", "b>.service", "ok", "4.00 s", "–", "3.00 µs", "4.00 s", "4 KiB", "2048", "3"];
+    let expected = [
+        "nvme3n1",
+        "read",
+        "b>.service",
+        "–",
+        "–",
+        "ok",
+        "4.00 s",
+        "–",
+        "3.00 µs",
+        "4.00 s",
+        "4 KiB",
+        "2048",
+        "3",
+    ];
     assert_eq!(cells, json!(expected));
     assert_eq!(browser.evaluate("document.querySelectorAll('#there b, #devices i').length"), 0);
     let link = browser.evaluate("location.hash").as_str().unwrap().to_owned();
