@@ -72,6 +72,16 @@ pub struct Names {
     pub function: [u64; 4],
 }
 
+/// Whether an inode with this `i_mode` is a block device.
+#[inline(always)]
+#[must_use]
+pub const fn is_block_device(mode: u32) -> bool {
+    /// `S_IFMT` and `S_IFBLK`.
+    const TYPE_MASK: u32 = 0o170_000;
+    const BLOCK_DEVICE: u32 = 0o060_000;
+    mode & TYPE_MASK == BLOCK_DEVICE
+}
+
 /// Values of [`Names::file`].
 pub mod file {
     /// Unknown.
@@ -201,8 +211,6 @@ pub struct Function {
 
 /// Values of [`Function::kind`].
 pub mod kind {
-    /// Not in the map.
-    pub const UNKNOWN: u32 = 0;
     /// The bio is a part or a clone. Offsets: of a pointer to the structure that has the parent, or none; of the pointer to the
     /// parent, or none if the structure is the parent.
     pub const CLONE: u32 = 1;

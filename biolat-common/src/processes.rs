@@ -22,7 +22,7 @@ pub const RECORD_BYTES: usize = 8 + size_of::<IoRecord>();
 /// Longest name of a process, in bytes: the kernel's `TASK_COMM_LEN`.
 pub const NAME_BYTES: usize = 16;
 
-/// The constants of these programs, in addition to the kernel's layout.
+/// Constants that only these programs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProcessConstants {

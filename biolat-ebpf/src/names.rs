@@ -8,7 +8,7 @@ use aya_ebpf::helpers::generated::{bpf_probe_read_kernel_str, bpf_snprintf};
 use biolat_common::{
     names::{
         COMPONENT_BYTES, Function, LEVELS, NO_OFFSET, NamedRecord, Names, PATH_BYTES, STACKED_BIOS,
-        SYMBOL_BYTES, Search, class, file, kind, page, process, symbol_key,
+        SYMBOL_BYTES, Search, class, file, is_block_device, kind, page, process, symbol_key,
     },
     slow::SlowRecord,
 };
@@ -21,10 +21,6 @@ use crate::{
 
 /// `TMPFS_MAGIC`: a page of such a file is a buffer in shared memory, and the file has no drive.
 const TMPFS: u64 = 0x0102_1994;
-
-/// `S_IFMT` and `S_IFBLK`.
-const TYPE_MASK: u32 = 0o170_000;
-const BLOCK_DEVICE: u32 = 0o060_000;
 
 /// Low bits of `page.mapping`: no file if one is set, anonymous memory if only the first is.
 const MAPPING_FLAGS: u64 = 3;
@@ -284,11 +280,11 @@ extern "C" fn look_at_page(bio: u64, program: u32) -> u32 {
     if inode == 0 || inode + u64::from(names_const!(inode_data)) != mapping {
         return u32::from(page::NO_FILE);
     }
-    let is_block_device = read_u32(inode, names_const!(inode_mode)) & TYPE_MASK == BLOCK_DEVICE;
+    let is_of_device = is_block_device(read_u32(inode, names_const!(inode_mode)));
     let in_io = read_u64(head, names_const!(page_flags)) & u64::from(names_const!(page_in_io)) != 0;
     let super_block = read_u64(inode, names_const!(inode_super));
     // The kernel locks a page while it reads it, and flags it while it writes it. For metadata it locks the buffer in the page.
-    if read_u64(super_block, names_const!(super_magic)) == TMPFS || !in_io && !is_block_device {
+    if read_u64(super_block, names_const!(super_magic)) == TMPFS || !in_io && !is_of_device {
         names.page = page::MAPPED_BUFFER;
         return u32::from(page::MAPPED_BUFFER);
     }
@@ -438,8 +434,7 @@ extern "C" fn describe_file(program: u32) -> u32 {
     names.inode = read_u64(inode, names_const!(inode_number));
     names.mode = read_u32(inode, names_const!(inode_mode)) & 0xffff;
     names.links = read_u32(inode, names_const!(inode_links));
-    let is_block_device = names.mode & TYPE_MASK == BLOCK_DEVICE;
-    names.device = if is_block_device {
+    names.device = if is_block_device(names.mode) {
         read_u32(inode, names_const!(inode_device))
     } else {
         read_u32(super_block, names_const!(super_device))
@@ -454,7 +449,7 @@ extern "C" fn describe_file(program: u32) -> u32 {
 #[inline(never)]
 extern "C" fn read_path(program: u32) -> u32 {
     let Some(NamedRecord { search, names, .. }) = buffer(program) else { return 0 };
-    if search.inode == 0 || names.mode & TYPE_MASK == BLOCK_DEVICE {
+    if search.inode == 0 || is_block_device(names.mode) {
         return 0;
     }
     if search.dentry == 0 {

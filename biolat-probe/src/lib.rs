@@ -126,7 +126,9 @@ impl Probe {
             logger,
             slots,
         } = env.load(&kernel, slots, options, map_fds)?;
-        functions.refresh(&kernel, host)?;
+        if options.named(&kernel) != SlowNames::Off {
+            functions.refresh(&kernel, host)?;
+        }
         // Loading has parsed and dropped all of the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
@@ -306,6 +308,9 @@ impl Probe {
 
     /// Lets the probe know the functions of modules that have been loaded since the last call: they lead to names.
     pub fn refresh_functions(&mut self, host: &Host) -> Result<()> {
+        if self.options.named(&self.kernel) == SlowNames::Off {
+            return Ok(());
+        }
         self.functions.refresh(&self.kernel, host)
     }
 

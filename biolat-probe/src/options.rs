@@ -23,14 +23,13 @@ pub struct Options {
 }
 
 /// What the record of a slow or failed I/O names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowNames {
     /// Nothing.
     Off = 0,
     /// The process.
     Process = 1,
     /// The process and the file.
-    #[default]
     File = 2,
 }
 
@@ -50,10 +49,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What records name on this kernel: nothing if there are no records or the kernel's layout is unknown.
+    pub(super) fn named(&self, kernel: &Kernel) -> SlowNames {
+        if self.slow.is_some() && kernel.names.is_some() { self.slow_names } else { SlowNames::Off }
+    }
+
     /// Size of the ring buffer of slow and failed I/Os on this kernel, in bytes.
     pub(super) fn slow_ring_bytes(&self, kernel: &Kernel) -> u32 {
-        let has_names = kernel.names.is_some() && self.slow_names != SlowNames::Off;
-        (if has_names { names::RING_BYTES } else { slow::RING_BYTES }) as u32
+        (if self.named(kernel) == SlowNames::Off { slow::RING_BYTES } else { names::RING_BYTES }) as u32
     }
 
     /// Returns the constants for a probe with these options and this many slots on this kernel.
@@ -63,7 +66,7 @@ impl Options {
         let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, cpus);
         Ok(ProbeOptions {
             slow_ms: u32::try_from(slow_ms).unwrap_or(u32::MAX),
-            slow_names: if kernel.names.is_some() { self.slow_names as u32 } else { 0 },
+            slow_names: self.named(kernel) as u32,
             sizes: u32::from(self.sizes),
             workload_slots: tables.slots,
             workload_hashes: tables.hashes,

@@ -138,7 +138,7 @@ mod tests {
             }
             Value::Array(elements) => elements.iter_mut().map(poison).sum(),
             Value::Object(members) => {
-                // Unknown values of these fields are ignored.
+                // Unknown values are ignored here.
                 let is_workload = members.contains_key("cgroup");
                 members.retain(|name, _| name != "throttling" && !(is_workload && name == "kind"));
                 let has_names =

@@ -248,7 +248,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn names(&self, names: &NamesRecord, op: &str) -> IoNames {
-        names::describe(names, op, self.with_files, self.mounts.get_or_init(|| MountPoints::read(self.host)))
+        let mounts = || self.mounts.get_or_init(|| MountPoints::read(self.host));
+        names::describe(names, op, self.with_files.then(mounts))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs};
 
 use biolat_system::host::Host;
 
-use super::mounts::unescaped;
+use super::mounts::{Mount, unescaped};
 
 /// A mount point, and the directory of the file system that is mounted there.
 type MountPoint = (String, String);
@@ -22,14 +22,10 @@ impl MountPoints {
 
     fn parse(text: &str) -> Self {
         let mut points: HashMap<u32, Vec<MountPoint>> = HashMap::new();
-        for line in text.lines() {
-            let mut words = line.split(' ').skip(2);
-            let (Some(number), Some(root), Some(point)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            if let Some(device) = device(number) {
-                let root = unescaped(root.trim_end_matches('/'));
-                points.entry(device).or_default().push((unescaped(point), root));
+        for mount in text.lines().filter_map(Mount::parse) {
+            if let Some(device) = device(mount.number) {
+                let root = unescaped(mount.root.trim_end_matches('/'));
+                points.entry(device).or_default().push((unescaped(mount.point), root));
             }
         }
         Self(points)

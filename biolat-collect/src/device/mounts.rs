@@ -29,7 +29,7 @@ impl Mounts {
     fn parse(text: &str, sysfs: &Path) -> Self {
         let mut mounts = Self::default();
         let mut names = BTreeMap::new();
-        for mount in text.lines().filter_map(Mount::parse) {
+        for mount in text.lines().filter_map(Mount::parse).filter(Mount::is_whole) {
             let device = match mount.source.strip_prefix("/dev/") {
                 // An anonymous device number (btrfs), which belongs to no device.
                 Some(source) if mount.number.starts_with("0:") => Some(source.to_owned()),
@@ -57,23 +57,32 @@ impl Mounts {
     }
 }
 
-/// A mount of a whole file system or a whole subvolume. Bind mounts of parts do not count: in a container, they are host files.
-struct Mount<'a> {
+/// A line of mountinfo. Its texts are escaped.
+pub(super) struct Mount<'a> {
     /// `major:minor`
-    number: &'a str,
-    point: &'a str,
+    pub(super) number: &'a str,
+    /// The directory of the file system that is mounted.
+    pub(super) root: &'a str,
+    pub(super) point: &'a str,
     source: &'a str,
+    options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(2);
         let (number, root, point) = (mount.next()?, mount.next()?, mount.next()?);
         let mut file_system = file_system.split(' ').skip(1);
         let (source, options) = (file_system.next()?, file_system.next()?);
-        let is_subvolume = || options.split(',').any(|option| option.strip_prefix("subvol=") == Some(root));
-        (root == "/" || is_subvolume()).then_some(Self { number, point, source })
+        Some(Self { number, root, point, source, options })
+    }
+
+    /// Whether it is a whole file system or a whole subvolume. Bind mounts of parts do not count: in a container, they are host
+    /// files.
+    fn is_whole(&self) -> bool {
+        let mut options = self.options.split(',');
+        self.root == "/" || options.any(|option| option.strip_prefix("subvol=") == Some(self.root))
     }
 }
 

@@ -269,7 +269,7 @@ impl Monitor {
         measured.filter_map(read).collect()
     }
 
-    /// Gives each selected device a region, and takes those of the others.
+    /// Gives each selected device a region, and frees the regions of all other devices.
     fn update_devices(&mut self, found: Vec<Device>) -> Result<()> {
         let selected = found.into_iter().filter(|device| self.selection.shows(&device.name));
         let mut known: BTreeMap<_, _> = selected.map(|device| (device.id, device)).collect();

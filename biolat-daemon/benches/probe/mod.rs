@@ -30,7 +30,7 @@ use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::Load;
 use subject::{Own, Subject, own_terminal_tool};
 
-/// Compare the probe's cost per I/O with that of a minimal probe and of other tools
+/// Compare the cost per I/O of the probe, a minimal probe and other tools
 #[derive(Parser)]
 #[command(name = "cargo xtask bench probe", bin_name = "cargo xtask bench probe")]
 struct Options {

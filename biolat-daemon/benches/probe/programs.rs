@@ -70,7 +70,7 @@ impl Program {
     }
 }
 
-/// The cost of these programs per I/O since `before`. The program that ran most often is taken to have run once per I/O.
+/// Cost per I/O of the given programs since `before`. Assumes that the program with the most runs ran once per I/O.
 pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
     let (mut time, mut runs, mut ios) = (Duration::ZERO, 0, 0);
     for now in after {

@@ -60,7 +60,7 @@ impl BodyAddress {
     }
 }
 
-/// Memory used by all bodies: those of the latest snapshot, and older ones that are still being sent.
+/// Memory used by all bodies: the latest snapshot's, and older ones that are still being sent.
 #[derive(Default)]
 struct BodyMemory {
     bytes: AtomicUsize,

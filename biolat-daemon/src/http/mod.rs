@@ -46,7 +46,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates a service for the latest of these snapshots.
+    /// Creates a service for the latest snapshot.
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
         Self {

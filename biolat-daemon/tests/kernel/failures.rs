@@ -32,7 +32,7 @@ fn medium_error_counts_once() {
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
     drive.inject(Fault::Medium, 1);
-    // One of these requests spans the bad sectors: the kernel first completes 0 bytes of it, then the whole request with the
+    // One request spans the bad sectors: the kernel first completes 0 bytes of it, then the whole request with the
     // error.
     load::on_two_cpus(|_| {
         let target = Target::open(&block::path(&drive.name));

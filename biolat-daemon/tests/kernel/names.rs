@@ -121,7 +121,7 @@ fn recorded<T>(daemon: &Daemon, load: impl FnOnce() -> T) -> (Vec<SlowIo>, T) {
 }
 
 /// Asserts that each I/O is of this file or has another class, that a process called fio is this one, and that unknown ones have
-/// a reason. Returns how many I/Os are of the file and how many of these have a process.
+/// a reason. Returns the number of I/Os of the file, and how many of them have a process.
 fn check(ios: &[SlowIo], path: &str, pid: u32) -> (usize, usize) {
     let mut named = (0, 0);
     for io in ios {

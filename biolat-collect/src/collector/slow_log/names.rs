@@ -1,6 +1,6 @@
 //! Turns what the probe has read about an I/O into the file and the process to show, or into the reason why there is none.
 
-use biolat_common::names::{Names, class as io_class, file, page, process};
+use biolat_common::names::{Names, class as io_class, file, is_block_device, page, process};
 use biolat_model::{
     io_names::{IoFile, IoNames, IoProcess, class},
     name::Name,
@@ -9,23 +9,17 @@ use biolat_probe::NamesRecord;
 
 use crate::device::MountPoints;
 
-/// `S_IFMT` and `S_IFBLK`.
-const TYPE_MASK: u32 = 0o170_000;
-const BLOCK_DEVICE: u32 = 0o060_000;
-
 /// Inode of the trees of a btrfs.
 const BTRFS_TREES: u64 = 1;
 
-/// Describes an I/O with this op. Without files, only the process is named.
-pub(super) fn describe(record: &NamesRecord, op: &str, with_files: bool, mounts: &MountPoints) -> IoNames {
+/// Describes an I/O with this op. Without mount points, only the process is named.
+pub(super) fn describe(record: &NamesRecord, op: &str, mounts: Option<&MountPoints>) -> IoNames {
     let (process, process_unknown) = match shown_process(&record.names, op) {
         Ok(process) => (Some(process), None),
         Err(reason) => (None, Some(reason.into())),
     };
     let mut described = IoNames { process, process_unknown, ..IoNames::default() };
-    if !with_files {
-        return described;
-    }
+    let Some(mounts) = mounts else { return described };
     match target(record, op, mounts) {
         Target::Class(class) => described.class = Some(class.into()),
         Target::File(file) => (described.class, described.file) = (Some(class::FILE.into()), Some(file)),
@@ -54,12 +48,11 @@ fn target(record: &NamesRecord, op: &str, mounts: &MountPoints) -> Target {
         io_class::SWAP => return Target::Class(class::SWAP),
         _ => {}
     }
-    let is_block_device = names.mode & TYPE_MASK == BLOCK_DEVICE;
     let file_system = text(&names.file_system);
     if names.inode == 0 {
         return without_inode(names);
     }
-    if is_block_device {
+    if is_block_device(names.mode) {
         // The page cache of the device belongs to the file system on it, if there is one.
         let is_file_system = names.file == file::PAGE && (names.is_metadata != 0 || mounts.has(names.device));
         return Target::Class(if is_file_system { class::METADATA } else { class::RAW_DEVICE });
