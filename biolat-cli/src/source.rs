@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use biolat_collect::{
-    collector::{Handle, Settings},
+    collector::{Handle, MeasureVolumes, Settings},
     cpus::CpuNodes,
     device::{self, IdKind},
 };
@@ -145,6 +145,7 @@ impl Own {
             host: options.machine.host(),
             selection: options.devices.selection()?.unwrap_or_default(),
             probe: biolat_probe::Options { slow, ..biolat_probe::Options::default() },
+            volumes: MeasureVolumes::Auto,
             interval,
             kept: None,
             seccomp: options.machine.seccomp.is_enabled(),

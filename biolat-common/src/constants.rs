@@ -4,7 +4,10 @@
 
 use core::mem::size_of;
 
-use crate::{kernel::KernelLayout, names::NamesLayout, processes::ProcessConstants, workload::Tables};
+use crate::{
+    kernel::KernelLayout, names::NamesLayout, processes::ProcessConstants, volumes::VolumeConstants,
+    workload::Tables,
+};
 
 /// All constants. A placeholder refers to one by its index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,8 +19,11 @@ pub struct Constants {
     pub names: NamesLayout,
     /// The daemon's choices.
     pub options: ProbeOptions,
-    /// For the programs of [`crate::processes`], which have no [`ProbeOptions`]. Last, so the probe's indices do not depend on it.
+    /// For the programs of [`crate::processes`], which have no [`ProbeOptions`]. This and the next one are last, so the probe's
+    /// indices do not depend on them.
     pub processes: ProcessConstants,
+    /// For the programs of [`crate::volumes`].
+    pub volumes: VolumeConstants,
 }
 
 /// The daemon's choices for a probe: its options, and the map sizes that follow from them.
@@ -57,11 +63,11 @@ const COUNT: usize = size_of::<Constants>() / size_of::<u32>();
 // The index is the lowest byte of a placeholder.
 const _: () = assert!(COUNT <= 256);
 
-/// Opcodes that carry placeholders: `w = immediate`, and loads of 4 and 8 bytes.
+/// Opcodes that carry placeholders: `w = immediate`, and loads of 4, 1 and 8 bytes.
 ///
 /// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html>
 const MOVE: u8 = 0xb4;
-const LOADS: [u8; 2] = [0x61, 0x79];
+const LOADS: [u8; 3] = [0x61, 0x71, 0x79];
 
 impl Constants {
     const fn by_index(self) -> [u32; COUNT] {

@@ -18,4 +18,5 @@ pub mod size;
 pub mod slot;
 pub mod slow;
 pub mod status;
+pub mod volumes;
 pub mod workload;

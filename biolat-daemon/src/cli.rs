@@ -17,7 +17,7 @@ use crate::{
     http::ServeConfig,
     option_values::{OptionError, non_empty},
     shared_options::{
-        DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, SlowNamesOption,
+        DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, SlowNamesOption, VolumesOption,
         WorkloadsOption,
     },
     version,
@@ -106,6 +106,9 @@ pub struct Cli {
 
     #[command(flatten)]
     pub workloads: WorkloadsOption,
+
+    #[command(flatten)]
+    pub volumes: VolumesOption,
 
     /// Expose biolat_completions_total: completions per device and CPU
     ///
@@ -255,6 +258,7 @@ impl Cli {
                 sizes: self.sizes.is_on(),
                 workloads: self.workloads.limit(),
             },
+            volumes: self.volumes.choice(),
             pin: self.pin.folder(),
             seccomp: self.seccomp.is_enabled(),
         })

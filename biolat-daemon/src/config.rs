@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use biolat_collect::collector::MeasureVolumes;
 use biolat_history::HistoryLimits;
 use biolat_model::device::Selection;
 use biolat_probe::Options;
@@ -22,6 +23,7 @@ pub struct Config {
     pub selection: Selection,
     pub host: Host,
     pub probe: Options,
+    pub volumes: MeasureVolumes,
     /// Directory where the probe is kept for the next daemon.
     pub pin: Option<PathBuf>,
     /// Age and size limits of the history; `None`: no history.

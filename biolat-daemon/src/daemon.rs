@@ -45,6 +45,7 @@ pub async fn run(
         host: config.host,
         selection: config.selection,
         probe: config.probe,
+        volumes: config.volumes,
         interval: config.interval,
         seccomp: config.seccomp,
         kept: Kept::open(config.pin.as_deref(), kept)?,

@@ -4,6 +4,7 @@
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
+use biolat_collect::collector::MeasureVolumes;
 use biolat_model::device::Selection;
 use biolat_probe::{DEFAULT_WORKLOADS, SlowNames};
 use clap::Args;
@@ -109,6 +110,36 @@ impl SlowNamesOption {
             NamedParts::Off => SlowNames::Off,
             NamedParts::Process => SlowNames::Process,
             NamedParts::File => SlowNames::File,
+        }
+    }
+}
+
+// Whether volumes are measured.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct VolumesOption {
+    /// Measure volumes: dm, md, zram and other devices without requests of their own: auto, on or off
+    ///
+    /// auto leaves out RAM disks (zram, brd), like node_exporter; on includes them, and fails if this kernel lacks what is needed.
+    /// The programs that measure volumes are attached only while there are volumes to show. Then each bio of any device costs
+    /// one more program, about 50 ns.
+    #[arg(long, value_name = "auto|on|off", env = "BIOLAT_VOLUMES", hide_env_values = true)]
+    #[arg(default_value = "auto", hide_possible_values = true)]
+    volumes: AutoOnOff,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AutoOnOff {
+    Auto,
+    On,
+    Off,
+}
+
+impl VolumesOption {
+    pub fn choice(self) -> MeasureVolumes {
+        match self.volumes {
+            AutoOnOff::Auto => MeasureVolumes::Auto,
+            AutoOnOff::On => MeasureVolumes::On,
+            AutoOnOff::Off => MeasureVolumes::Off,
         }
     }
 }

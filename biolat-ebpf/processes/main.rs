@@ -17,6 +17,8 @@ mod complete;
 #[path = "../src/constants.rs"]
 #[allow(unused_macros, unused_imports, reason = "the probe has more constants")]
 mod constants;
+#[path = "../src/disk.rs"]
+mod disk;
 #[path = "../src/kernel_memory.rs"]
 #[allow(dead_code, reason = "the probe reads more")]
 mod kernel_memory;

@@ -11,7 +11,7 @@
 //!
 //! Never attached, only run by the daemon: `inflight`, `cgroup_exists` and `link_references`.
 //!
-//! `request` reads requests, `kernel_memory` reads other kernel objects, `constants` defines the constants that the daemon
+//! `request` reads requests and `disk` their disks, `kernel_memory` reads other kernel objects, `constants` defines the constants that the daemon
 //! relocates, and `maps` defines the maps.
 
 #![cfg_attr(not(test), no_std, no_main)]
@@ -20,12 +20,14 @@
 mod accounting;
 mod common_case;
 mod constants;
+mod disk;
 mod inflight;
 mod kernel_memory;
 mod maps;
 mod marks;
 mod maximum;
 mod names;
+mod number;
 mod object;
 mod rare_case;
 mod record;

@@ -7,7 +7,7 @@
 use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::mark::{FRAME_BITS, Mark, PROBES, STALE_NS, place};
 
-use crate::{constants::option_const, maps, request::Completion};
+use crate::{constants::option_const, maps, number::number, request::Completion};
 
 /// For the first program: marks the completion as recorded. Returns `true` if it leaves the completion to the understudy instead.
 #[inline(always)]
@@ -134,7 +134,7 @@ fn line(number: u32) -> Option<*mut Mark> {
 /// Identifies the kernel stack frame that holds the programs' arguments: see [`FRAME_BITS`]. Never 0.
 #[inline(always)]
 fn frame(ctx: &BtfTracePointContext) -> u64 {
-    number(ctx.as_ptr().cast()) >> FRAME_BITS
+    number(ctx.as_ptr().cast(), maps::anchor()) >> FRAME_BITS
 }
 
 /// Identifies this completion of this request. Never 0.
@@ -144,28 +144,5 @@ fn completion(ctx: &BtfTracePointContext) -> u64 {
     // Each part of a request changes the sector and bytes, and reuse of the request's memory changes the timestamp.
     let bytes = u64::from(request.remaining_bytes()) << 32;
     let life = request.allocated_at().rotate_left(20) ^ request.sector().rotate_left(48) ^ bytes;
-    number(request.pointer()) ^ life | 1
-}
-
-/// A pointer as a number. To the verifier, only the difference between two pointers is a number.
-#[inline(always)]
-fn number(pointer: *const u8) -> u64 {
-    #[cfg(target_arch = "bpf")]
-    {
-        let number: u64;
-        // SAFETY: subtracts one register from another.
-        unsafe {
-            core::arch::asm!(
-                "{pointer} -= {anchor}",
-                pointer = inout(reg) pointer => number,
-                anchor = in(reg) maps::anchor(),
-                options(pure, nomem, nostack, preserves_flags)
-            );
-        }
-        number
-    }
-    #[cfg(not(target_arch = "bpf"))]
-    {
-        (pointer as u64).wrapping_sub(maps::anchor() as u64)
-    }
+    number(request.pointer(), maps::anchor()) ^ life | 1
 }

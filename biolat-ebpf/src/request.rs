@@ -3,13 +3,14 @@
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::{
     bucket::positive,
-    kernel::{bio_issue, directory_id},
+    kernel::bio_issue,
     status::{STATUSES, from_errno},
 };
 
 use crate::{
     accounting::Accounting,
     constants::{field, layout_const},
+    disk::Disk,
 };
 
 /// The current time, on the clock of the timestamps in `struct request`.
@@ -76,11 +77,10 @@ impl Completion {
         !self.bio().is_null()
     }
 
-    /// Whether the request has a disk with an id. NVMe admin commands have no disk.
+    /// Whether the request has a disk with an id.
     #[inline(always)]
     pub(crate) fn has_disk(&self) -> bool {
-        !self.disk().is_null()
-            && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
+        self.disk().is_present()
     }
 
     /// Whether the first bio has a cgroup. The request must have a bio. Passthrough commands have no cgroup.
@@ -169,42 +169,21 @@ impl Completion {
         field!(u64, self.request, sector)
     }
 
-    /// The id of the disk; 0 without a disk. An id made from an inode number becomes 0 when the sysfs directory is removed.
+    /// The id of the disk: see [`Disk::id`].
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
-        if layout_const!(id_is_sequence) != 0 {
-            field!(u64, self.disk(), disk_id)
-        } else {
-            directory_id(field!(u64, self.directory(), disk_id))
-        }
+        self.disk().id()
     }
 
-    /// The sysfs directory of the disk. May be null.
     #[inline(always)]
-    fn directory(&self) -> *const u8 {
-        field!(u64, self.part0(), disk_directory) as *const u8
-    }
-
-    /// The object that owns the sysfs directory: the disk, or partition 0, which is the whole disk.
-    #[inline(always)]
-    fn part0(&self) -> *const u8 {
-        if layout_const!(part0_is_pointer) != 0 {
-            field!(u64, self.disk(), disk_part0) as *const u8
-        } else {
-            self.disk()
-        }
-    }
-
-    /// The disk. May be null.
-    #[inline(always)]
-    fn disk(&self) -> *const u8 {
+    fn disk(&self) -> Disk {
         // Each pointer is loaded from a member, so the verifier knows its type.
         let queue_or_disk = field!(u64, self.request, queue_or_disk) as *const u8;
-        if layout_const!(disk_on_queue) != 0 {
+        Disk::at(if layout_const!(disk_on_queue) != 0 {
             field!(u64, queue_or_disk, queue_disk) as *const u8
         } else {
             queue_or_disk
-        }
+        })
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// Time when the probe was attached, with all counters at zero.
     #[serde(with = "unix_time")]
     pub started: SystemTime,
-    /// The devices shown, ordered by name.
+    /// The devices shown: drives, then volumes, each ordered by name. See [`drives`](Self::drives).
     pub devices: Vec<DeviceView>,
     /// By cgroup; `None` with `--workloads off`, and on kernels that do not expose the cgroup of an I/O.
     #[serde(default)]
@@ -54,6 +54,9 @@ pub struct Snapshot {
     /// Completions in no histogram, by reason, over all devices.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<Name, u64>,
+    /// I/Os of volumes in no histogram, by reason; empty if volumes are not measured.
+    #[serde(default, deserialize_with = "sanitize::deserialize")]
+    pub volume_losses: BTreeMap<Name, u64>,
     /// The latest slow or failed I/Os, ordered by number, the newest last. Records read together are numbered in order of
     /// completion.
     #[serde(skip)]
@@ -86,6 +89,7 @@ impl Default for Snapshot {
             devices: Vec::new(),
             workloads: None,
             lost: BTreeMap::new(),
+            volume_losses: BTreeMap::new(),
             slow: Arc::default(),
             slow_dropped: 0,
             health: Health::default(),
@@ -93,6 +97,18 @@ impl Default for Snapshot {
             process: None,
             online_cpus: None,
         }
+    }
+}
+
+impl Snapshot {
+    /// The devices with requests. Only their I/Os may be added up: an I/O of a volume is also one of the drives below it.
+    pub fn drives(&self) -> impl Iterator<Item = &DeviceView> {
+        self.devices.iter().filter(|view| view.device.volume.is_none())
+    }
+
+    /// The devices without requests.
+    pub fn volumes(&self) -> impl Iterator<Item = &DeviceView> {
+        self.devices.iter().filter(|view| view.device.volume.is_some())
     }
 }
 

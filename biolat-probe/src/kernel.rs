@@ -2,6 +2,7 @@
 
 mod names;
 pub mod processes;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,8 @@ use super::{
     btf::{self, Btf, MalformedBtf},
     programs::{COMPLETE, REQUEUE},
 };
+
+pub use volumes::VolumeTracing;
 
 /// The kernel as described by its BTF.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct Kernel {
     pub has_workloads: bool,
     /// Layout of the structs that lead to the file and the process of an I/O. `None` if they cannot be found.
     pub names: Option<NamesLayout>,
+    /// What is needed to measure volumes. `None` if it cannot be found.
+    pub volumes: Option<VolumeTracing>,
     /// Where the kernel counts the references to an open link.
     pub link_members: Option<LinkMembers>,
 }
@@ -155,6 +160,7 @@ impl Kernel {
         };
         // This enumerator was added in the release that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
+        let volumes = VolumeTracing::resolve(&btf, &ops);
         Ok(Self {
             layout,
             ops,
@@ -165,6 +171,7 @@ impl Kernel {
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
             names: names::layout(&btf),
+            volumes,
             link_members: link_members(&btf),
         })
     }

@@ -26,6 +26,7 @@ mod slow;
 mod state_map;
 mod sys;
 mod takeover;
+mod volumes;
 mod workloads;
 
 use std::{
@@ -54,6 +55,7 @@ pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use slow::{NamesRecord, SlowIoRecord};
 pub use state_map::StateMap;
 pub use sys::ProgramCounts;
+pub use volumes::{VolumeLosses, VolumeProbe};
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
 use biolat_system::{c_library, host::Host};
@@ -247,6 +249,11 @@ impl Probe {
         }
         links.understudy = Some(sys::attach(program.as_fd()).context("cannot attach the understudy")?);
         Ok(true)
+    }
+
+    /// Loads the programs that measure volumes, without attaching them. `None` if the kernel lacks what they need.
+    pub fn load_volume_probe(&self, host: &Host) -> Result<Option<VolumeProbe>> {
+        VolumeProbe::load(&self.kernel, host, self.maps.cpus())
     }
 
     /// Whether the probe counts completions.

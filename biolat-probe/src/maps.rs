@@ -275,6 +275,6 @@ impl SeriesMaps for Maps {
 }
 
 /// aya's conversion is generic over the type of the inner maps, so the target must be named.
-fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
+pub(super) fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
     Ok(ArrayOfMaps::try_from(map)?)
 }

@@ -26,8 +26,8 @@ struct Committed {
     sources: &'static [&'static str],
 }
 
-/// The probe, and the programs of `biolat processes`.
-const COMMITTED: [Committed; 2] = [
+/// The probe, the programs of `biolat processes`, and those that measure volumes.
+const COMMITTED: [Committed; 3] = [
     Committed {
         binary: "biolat-ebpf",
         object: OBJECT,
@@ -39,6 +39,12 @@ const COMMITTED: [Committed; 2] = [
         object: "biolat-probe/object/processes.bpf.o",
         manifest: "biolat-probe/object/processes.bpf.manifest",
         sources: &["biolat-ebpf/processes"],
+    },
+    Committed {
+        binary: "volumes",
+        object: "biolat-probe/object/volumes.bpf.o",
+        manifest: "biolat-probe/object/volumes.bpf.manifest",
+        sources: &["biolat-ebpf/volumes"],
     },
 ];
 

@@ -123,6 +123,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "multipath_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "completions_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "names", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "volumes", on_host: false, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
     // In guests, `series_limits` covers the reuse of removed devices' slots.

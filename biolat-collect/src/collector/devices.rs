@@ -19,11 +19,11 @@ use biolat_model::{
 };
 use biolat_system::host::Host;
 
-use super::{audit::Audit, spread::Spread, state::record::DeviceRecord};
+use super::{MeasureVolumes, audit::Audit, spread::Spread, state::record::DeviceRecord};
 use crate::device::IdKind;
 
-/// Start time and result of a scan.
-type ScanResult = (Instant, Result<Vec<Device>>);
+/// Start time and result of a scan: drives and, if they are measured, volumes.
+type ScanResult = (Instant, Result<(Vec<Device>, Option<Vec<Device>>)>);
 
 /// Number of devices to remember after they are gone.
 const GONE_DEVICES: usize = 100;
@@ -44,6 +44,10 @@ pub(super) struct Devices {
     /// Time of the last scan; `None` if a scan is due.
     scanned: Option<Instant>,
     scan_result: Arc<Mutex<Option<ScanResult>>>,
+    /// Whether scans look for volumes.
+    measure_volumes: MeasureVolumes,
+    /// The shown volumes that the last scan found, until they are taken.
+    found_volumes: Option<Vec<Device>>,
     /// Start of the latest scan that has been evaluated.
     known_scan_began: Instant,
 }
@@ -76,6 +80,8 @@ impl Devices {
             unresolved_completions: 0,
             scanned: Some(Instant::now()),
             scan_result: Arc::default(),
+            measure_volumes: MeasureVolumes::Off,
+            found_volumes: None,
             known_scan_began: Instant::now(),
         }
     }
@@ -106,6 +112,11 @@ impl Devices {
     /// Returns a device that is known or was known recently.
     pub(super) fn find(&self, id: u64) -> Option<&KnownDevice> {
         self.get(id).or_else(|| self.gone.iter().rev().find(|known| known.device.id == id))
+    }
+
+    /// Returns the shown volumes if there has been a scan since the last call.
+    pub(super) fn take_volumes(&mut self) -> Option<Vec<Device>> {
+        self.found_volumes.take()
     }
 
     /// Whether no scan has found the device of this series.

@@ -27,6 +27,16 @@ use crate::{device::uevent::Uevents, scrapes::Scrapes};
 /// Time limit for the last collection before the process ends without it.
 const LAST_COLLECTION_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Whether volumes are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasureVolumes {
+    /// If the kernel has what is needed, and without RAM disks.
+    Auto,
+    /// With RAM disks; it is an error if the kernel lacks what is needed.
+    On,
+    Off,
+}
+
 /// Settings of a collector.
 #[derive(Debug)]
 pub struct Settings {
@@ -34,6 +44,7 @@ pub struct Settings {
     /// Selects the devices to show.
     pub selection: Selection,
     pub probe: biolat_probe::Options,
+    pub volumes: MeasureVolumes,
     /// Time between collections.
     pub interval: Duration,
     /// Whether to filter system calls in the collector's thread.
@@ -59,12 +70,13 @@ impl Handle {
         // One pending command is enough: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
-        let Settings { host, selection, probe, interval, seccomp, kept } = settings;
+        let Settings { host, selection, probe, volumes, interval, seccomp, kept } = settings;
         let host = Host { node_name: Some(host.name()), ..host };
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
             let mut collector = origin::begin(host, selection, probe, kept)?;
+            origin::measure_volumes(&mut collector, volumes)?;
             // Most of the code that has run so far is the loader, which is not needed again.
             c_library::unmap_code();
             collector.workloads.scrapes = counted;

@@ -20,6 +20,7 @@ mod state;
 mod sysfs_thread;
 mod thread;
 pub mod totals;
+mod volumes;
 mod workload_totals;
 mod workloads;
 
@@ -53,9 +54,10 @@ use slots::{SlotSupply, create_foreseen};
 use slow_log::SlowIoLog;
 use sysfs_thread::SysfsThread;
 use thread::CollectionStats;
+use volumes::Volumes;
 use workloads::Workloads;
 
-pub use handle::{Handle, Settings};
+pub use handle::{Handle, MeasureVolumes, Settings};
 pub use keep::Kept;
 pub use slots::slots_at_start;
 
@@ -72,6 +74,7 @@ pub struct Collector {
     store: SeriesStore,
     slots: SlotSupply,
     workloads: Workloads,
+    volumes: Volumes,
     surveys: Surveys,
     slow: SlowIoLog,
     refusals: Refusals,
@@ -134,6 +137,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
+        self.volumes.read(&self.host)?;
         self.slow.complete(
             &mut self.probe,
             &self.host,
@@ -152,7 +156,9 @@ impl Collector {
         self.end_quarantine()?;
         self.provide_series();
         self.slots.log_no_room(&self.devices, &self.probe.kernel);
-        Ok(self.snapshot(lost, program))
+        let mut snapshot = self.snapshot(lost, program);
+        self.volumes.add_to(&mut snapshot, self.probe.kernel.statuses_since_6_10)?;
+        Ok(snapshot)
     }
 
     /// Scans the devices now. If that blocks, the known devices stay unchanged, and the next scan applies the late result.
@@ -160,6 +166,9 @@ impl Collector {
         self.devices.scan(&mut self.sysfs, &mut self.store, &mut self.probe)?;
         if let Err(error) = self.probe.refresh_functions(&self.host) {
             log::warn!("cannot name files and processes of I/Os through new modules: {error:#}");
+        }
+        if let Some(found) = self.devices.take_volumes() {
+            self.volumes.reconcile(&self.host, found)?;
         }
         self.end_quarantine()?;
         self.provide_series();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use biolat_model::{
     device::{Device, Selection},
     epoch::time,
@@ -14,7 +14,7 @@ use biolat_probe::{Options, Probe, identity, kernel::Kernel, kernel_btf, slot_by
 use biolat_system::host::Host;
 
 use super::{
-    Collector,
+    Collector, MeasureVolumes,
     devices::Devices,
     inflight::Surveys,
     keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
@@ -26,6 +26,7 @@ use super::{
     state::record::State,
     sysfs_thread::SysfsThread,
     thread::CollectionStats,
+    volumes::Volumes,
     workloads::Workloads,
 };
 use crate::{
@@ -153,6 +154,32 @@ fn take_over(
     Ok(collector)
 }
 
+/// Loads the programs that measure volumes, and begins to measure those that are there.
+pub(super) fn measure_volumes(collector: &mut Collector, choice: MeasureVolumes) -> Result<()> {
+    if choice == MeasureVolumes::Off {
+        return Ok(());
+    }
+    let probe = match collector.probe.load_volume_probe(&collector.host) {
+        Ok(Some(probe)) => probe,
+        Ok(None) if choice == MeasureVolumes::On => {
+            bail!("this kernel lacks what is needed to measure volumes: use --volumes auto or off")
+        }
+        Err(error) if choice == MeasureVolumes::On => return Err(error),
+        Ok(None) => {
+            log::info!("volumes are not measured: this kernel lacks what is needed");
+            return Ok(());
+        }
+        Err(error) => {
+            log::warn!("volumes are not measured: {error:#}");
+            return Ok(());
+        }
+    };
+    collector.volumes = Volumes::new(Some(probe));
+    let Collector { host, volumes, devices, .. } = collector;
+    let found = devices.begin_volumes(choice)?;
+    volumes.reconcile(host, found)
+}
+
 fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Collector> {
     Ok(Collector {
         interval: Duration::ZERO,
@@ -163,6 +190,7 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
         store: SeriesStore::default(),
         slots: SlotSupply::default(),
         workloads: Workloads::new(started, &probe),
+        volumes: Volumes::new(None),
         surveys: Surveys::default(),
         slow: SlowIoLog::default(),
         refusals: Refusals::default(),

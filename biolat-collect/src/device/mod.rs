@@ -10,9 +10,11 @@ mod stack;
 pub mod sysfs;
 mod transport;
 pub mod uevent;
+mod volumes;
 
 pub(crate) use mount_points::MountPoints;
 pub use scan::{IdKind, scan};
+pub(crate) use volumes::scan_volumes;
 
 use anyhow::{Context as _, Result};
 use biolat_model::device::Device;

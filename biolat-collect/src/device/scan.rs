@@ -26,6 +26,27 @@ impl IdKind {
     pub const fn of(layout: &KernelLayout) -> Self {
         if layout.id_is_sequence != 0 { Self::Diskseq } else { Self::Directory }
     }
+
+    /// Reads the ids of the device with this directory in sysfs. `None` if it has disappeared.
+    pub(super) fn read(self, path: &Path) -> io::Result<Option<Ids>> {
+        let number = text(path, "dev")?;
+        let sequence = text(path, "diskseq")?.parse().ok();
+        let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
+        let inode = metadata.ino();
+        let id = match self {
+            Self::Diskseq => sequence,
+            Self::Directory => Some(directory_id(inode)),
+        };
+        Ok(id.map(|id| Ids { id, sequence, inode, number }))
+    }
+}
+
+/// What identifies a device: see [`Device`].
+pub(super) struct Ids {
+    pub(super) id: u64,
+    pub(super) sequence: Option<u64>,
+    pub(super) inode: u64,
+    pub(super) number: String,
 }
 
 /// Returns all request-based devices, ordered by name. Loop devices are included only if a file is attached.
@@ -63,15 +84,7 @@ fn read<'a>(
 ) -> io::Result<Option<Device>> {
     let block = sysfs.join("block");
     let path = &block.join(&name);
-    let number = text(path, "dev")?;
-    let sequence = text(path, "diskseq")?.parse().ok();
-    let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
-    let inode = metadata.ino();
-    let id = match ids {
-        IdKind::Diskseq => sequence,
-        IdKind::Directory => Some(directory_id(inode)),
-    };
-    let Some(id) = id else { return Ok(None) };
+    let Some(Ids { id, sequence, inode, number }) = ids.read(path)? else { return Ok(None) };
     let identity = match known(id) {
         Some(known) if known.name == name && known.inode == inode => known.clone(),
         _ => identity(path, &name)?,

@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use biolat_model::device::{Device, Holder};
+use biolat_model::device::{Device, Holder, MULTIPATH};
 use biolat_system::host::Host;
 
 use super::{
@@ -68,7 +68,7 @@ impl Layers<'_> {
             for name in &level {
                 let layer = self.layer(name)?;
                 // NVMe multipath devices have no uuid to recognize them by.
-                let kind = if head == Some(name) { "mpath" } else { &layer.kind };
+                let kind = if head == Some(name) { MULTIPATH } else { &layer.kind };
                 found.push(Holder {
                     device: name.clone(),
                     kind: kind.to_owned(),
@@ -109,7 +109,7 @@ impl Layers<'_> {
 
 /// Returns the subsystem at the beginning of a dm device's uuid (`LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`), or the driver of
 /// other devices.
-fn kind(device: &str, uuid: &str) -> String {
+pub(super) fn kind(device: &str, uuid: &str) -> String {
     let letters = |text: &str| -> String { text.chars().take_while(char::is_ascii_alphabetic).collect() };
     match uuid.split_once('-') {
         Some((owner, _)) if !letters(owner).is_empty() => letters(owner).to_lowercase(),

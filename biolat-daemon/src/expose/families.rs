@@ -45,7 +45,7 @@ fn family(
         |labels: &[&str], value| model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) };
     match metric.samples {
         Samples::Gauge(each) => each(snapshot, &mut |labels, value| metrics.push(gauge(labels, value))),
-        Samples::OfDevice(value) => metrics.extend(snapshot.devices.iter().filter_map(|device| {
+        Samples::OfDevice(value) => metrics.extend(snapshot.drives().filter_map(|device| {
             let value = value(device)?;
             Some(gauge(&[&device.device.name], value))
         })),

@@ -355,7 +355,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Block requests that completed with an error, over all ops and statuses.",
         samples: Samples::Counter(|snapshot, add| {
-            for device in &snapshot.devices {
+            for device in snapshot.drives() {
                 let count: u64 = device.series.iter().flat_map(|series| series.errors.values()).sum();
                 add(&[&device.device.name], count as f64, device.since);
             }
@@ -369,7 +369,7 @@ pub(crate) const METRICS: &[Metric] = &[
                requests above 1 s also count as above 0.125 s. 1 and 8 s, which alerts use, are exposed from the start; \
                0.125 s appears with its first request.",
         samples: Samples::Counter(|snapshot, add| {
-            for device in &snapshot.devices {
+            for device in snapshot.drives() {
                 for (over, exponent) in SLOW {
                     let totals = device.series.iter().map(|series| &series.histograms[Phase::Total as usize]);
                     let count: u64 = totals.map(|total| total.count_above(exponent)).sum();
@@ -420,7 +420,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Block requests dispatched to the driver and not yet completed at the time of the collection. write: all ops \
                except read.",
         samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, inflight, .. } in &snapshot.devices {
+            for DeviceView { device, inflight, .. } in snapshot.drives() {
                 add(&[&device.name, "read"], inflight.reads as f64);
                 add(&[&device.name, "write"], inflight.writes as f64);
             }
@@ -472,13 +472,76 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "cpu"],
         help: "Block requests of a device that completed on a CPU. CPUs without completions are omitted.",
         samples: Samples::Counter(|snapshot, add| {
-            for DeviceView { device, spread, since, .. } in &snapshot.devices {
+            for DeviceView { device, spread, since, .. } in snapshot.drives() {
                 for (cpu, &count) in spread.completions.iter().enumerate().filter(|&(_, &count)| count > 0) {
                     add(&[&device.name, &cpu.to_string()], count as f64, *since);
                 }
             }
         }),
         exposed: Exposed::PerCpu,
+    },
+    Metric {
+        name: "biolat_volume_latency_seconds",
+        labels: &["device", "op"],
+        help: "Latency of the I/Os of a volume (dm, md, zram) in seconds, as its users see it: from submission of the bio to its \
+               end. op: read, write, discard; empty flushes are writes. These I/Os are also those of the drives below, so \
+               they must not be added to biolat_total_latency_seconds. Exposed unless --volumes is off.",
+        samples: Samples::Histogram(|snapshot, add| {
+            for (volume, series) in volume_series(snapshot) {
+                let histogram = &series.histograms[Phase::Total as usize];
+                add(&[&volume.device.name, &series.op], histogram, volume.since, &[]);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_volume_io_bytes_total",
+        labels: &["device", "op"],
+        help: "Bytes of the I/Os of a volume that have ended.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (volume, series) in volume_series(snapshot) {
+                add(&[&volume.device.name, &series.op], series.bytes as f64, volume.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_volume_failed_ios_total",
+        labels: &["device"],
+        help: "I/Os of a volume that ended with an error, over all ops and statuses.",
+        samples: Samples::Counter(|snapshot, add| {
+            for volume in snapshot.volumes() {
+                let count: u64 = volume.series.iter().flat_map(|series| series.errors.values()).sum();
+                add(&[&volume.device.name], count as f64, volume.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_volume_io_errors_total",
+        labels: &["device", "op", "status"],
+        help: "I/Os of a volume that ended with an error, by the kernel's block status. A status appears with its first \
+               error; biolat_volume_failed_ios_total is exposed from the start.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (volume, series) in volume_series(snapshot) {
+                for (status, count) in &series.errors {
+                    add(&[&volume.device.name, &series.op, status], *count as f64, volume.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_volume_lost_ios_total",
+        labels: &["reason"],
+        help: "I/Os of volumes that are in no histogram. evicted: too many were in flight at the same time. recursion: the \
+               kernel skipped the program because it was already running on that CPU.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (reason, count) in &snapshot.volume_losses {
+                add(&[reason], *count as f64, snapshot.started);
+            }
+        }),
+        exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_online_cpus",
@@ -523,11 +586,18 @@ pub(crate) const METRICS: &[Metric] = &[
             "rotational",
             "numa_node",
             "path_of",
+            "kind",
+            "label",
         ],
-        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to.",
+        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. kind: drive, or \
+               lvm, crypt, md, zram and so on for a volume. label: the name of a volume in /dev/mapper, or its kernel name.",
         samples: Samples::Gauge(|snapshot, add| {
             let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
             for DeviceView { device, .. } in &snapshot.devices {
+                let (kind, label) = device
+                    .volume
+                    .as_ref()
+                    .map_or(("drive", ""), |volume| (volume.kind.as_str(), volume.label.as_str()));
                 let node = device.numa_node.map(|node| node.to_string()).unwrap_or_default();
                 let labels = [
                     device.name.as_str(),
@@ -542,6 +612,8 @@ pub(crate) const METRICS: &[Metric] = &[
                     if device.rotational { "1" } else { "0" },
                     &node,
                     device.path_of.as_deref().unwrap_or_default(),
+                    kind,
+                    label,
                 ];
                 add(&labels, 1.0);
             }
@@ -569,7 +641,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "A device that is a path of an NVMe multipath or dm-multipath device; always 1. state: live if I/O can use \
                this path, otherwise the kernel's name for its state.",
         samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, .. } in &snapshot.devices {
+            for DeviceView { device, .. } in snapshot.drives() {
                 if let Some(path) = &device.path {
                     add(&[&device.name, &path.of, &path.transport, &path.address, &path.state], 1.0);
                 }
@@ -584,7 +656,7 @@ pub(crate) const METRICS: &[Metric] = &[
                queue and device also need writeback throttling, io.cost, or the BFQ or Kyber scheduler; \
                admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency or io.cost on the device.",
         samples: Samples::Gauge(|snapshot, add| {
-            for view in &snapshot.devices {
+            for view in snapshot.drives() {
                 for phase in Phase::ALL.into_iter().filter(|&phase| !view.phases[phase as usize]) {
                     add(&[&view.device.name, phase.name()], 0.0);
                 }
@@ -599,7 +671,7 @@ pub(crate) const METRICS: &[Metric] = &[
                not run the probe. A lower bound, exact when the device is idle. Appears with the first one; \
                biolat_unseen_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
-            for view in &snapshot.devices {
+            for view in snapshot.drives() {
                 for (group, &count) in view.unseen.iter().filter(|&(_, &count)| count > 0) {
                     add(&[&view.device.name, group.name()], count as f64, view.since);
                 }
@@ -612,7 +684,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Completions that the probe missed, over all ops. Only for devices that are audited.",
         samples: Samples::Counter(|snapshot, add| {
-            for view in snapshot.devices.iter().filter(|view| !view.unseen.is_empty()) {
+            for view in snapshot.drives().filter(|view| !view.unseen.is_empty()) {
                 let count: u64 = view.unseen.values().sum();
                 add(&[&view.device.name], count as f64, view.since);
             }
@@ -813,9 +885,20 @@ fn has_phase(device: &DeviceView, series: &SeriesView, phase: Phase) -> bool {
     device.phases[phase as usize] || series.histograms[phase as usize].count() > 0
 }
 
-/// Iterates over all series with their devices.
+/// Iterates over all series of drives.
 fn series(snapshot: &Snapshot) -> impl Iterator<Item = (&DeviceView, &SeriesView)> {
-    snapshot.devices.iter().flat_map(|device| device.series.iter().map(move |series| (device, series)))
+    of_devices(snapshot.drives())
+}
+
+/// Iterates over all series of volumes.
+fn volume_series(snapshot: &Snapshot) -> impl Iterator<Item = (&DeviceView, &SeriesView)> {
+    of_devices(snapshot.volumes())
+}
+
+fn of_devices<'a>(
+    devices: impl Iterator<Item = &'a DeviceView>,
+) -> impl Iterator<Item = (&'a DeviceView, &'a SeriesView)> {
+    devices.flat_map(|device| device.series.iter().map(move |series| (device, series)))
 }
 
 #[cfg(test)]

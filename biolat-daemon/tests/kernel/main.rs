@@ -60,5 +60,6 @@ mod takeover;
 mod timeouts;
 mod top;
 mod unthrottled;
+mod volumes;
 mod web;
 mod workloads;

@@ -26,6 +26,8 @@ pub const WITHOUT_THROTTLING: &str = "this kernel is built without CONFIG_BLK_WB
 impl Device {
     pub fn missing_latency(&self) -> Option<MissingLatency> {
         match (self.iostats, self.throttling) {
+            // The probe takes the timestamps.
+            _ if self.volume.is_some() => None,
             (false, _) => Some(MissingLatency::All),
             (true, Throttling::SetUp) => None,
             (true, _) => Some(MissingLatency::QueueAndDevice),

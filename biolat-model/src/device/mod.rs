@@ -14,7 +14,7 @@ pub use group::Group;
 pub use missing_latency::{MissingLatency, WITHOUT_THROTTLING};
 pub use selection::{BadExpression, Selection};
 
-/// A request-based block device. Bio-based ones (most dm, md, zram, a multipath head) have no requests.
+/// A block device: a drive, which has requests, or a volume (most dm, md, zram), which has only bios.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
@@ -71,6 +71,34 @@ pub struct Device {
     pub accounts_passthrough: bool,
     /// State of writeback throttling, which makes the kernel record when a request is dispatched.
     pub throttling: Throttling,
+    /// `None` for a drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<Volume>,
+}
+
+/// Kind of a multipath device.
+pub const MULTIPATH: &str = "mpath";
+
+impl Device {
+    /// Whether it is an NVMe multipath device, whose I/O is that of its paths.
+    #[must_use]
+    pub fn is_multipath_head(&self) -> bool {
+        self.name.starts_with("nvme") && self.volume.is_some()
+    }
+}
+
+/// What a volume is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// `lvm`, `crypt`, `md`, `zram`, …: see [`Holder::kind`].
+    #[serde(deserialize_with = "sanitize::deserialize")]
+    pub kind: String,
+    /// Name of a dm device in `/dev/mapper`; otherwise the kernel name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
+    pub label: String,
+    /// Kernel names of the devices directly below it.
+    #[serde(deserialize_with = "sanitize::deserialize")]
+    pub on: Vec<String>,
 }
 
 /// State of writeback throttling, according to `queue/wbt_lat_usec`.

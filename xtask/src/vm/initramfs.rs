@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Modules that the guest needs unless they are built in. `init.sh` loads some, and tests load the rest.
-const MODULES: [&str; 28] = [
+const MODULES: [&str; 33] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
@@ -46,7 +46,12 @@ const MODULES: [&str; 28] = [
     "dm-delay",
     "dm-multipath",
     "dm-round-robin",
+    "dm-snapshot",
+    "dm-thin-pool",
+    "raid0",
     "raid1",
+    "raid10",
+    "raid456",
     "bfq",
     "mq-deadline",
     "ext4",

@@ -7,14 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use biolat_model::device::Device;
 use biolat_probe::Probe;
 
 use super::{
-    super::{series_store::SeriesStore, sysfs_thread::SysfsThread},
+    super::{MeasureVolumes, series_store::SeriesStore, sysfs_thread::SysfsThread},
     Devices, KnownDevice,
 };
-use crate::device::{diskstats::DiskStats, paths, scan_with_stacks, sysfs};
+use crate::device::{diskstats::DiskStats, paths, scan_volumes, scan_with_stacks, sysfs};
 
 /// Interval between scans when there are no uevents.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
@@ -33,17 +34,36 @@ impl Devices {
     ) -> Result<()> {
         self.apply_scan(store, probe)?;
         let (host, ids) = (self.host.clone(), self.ids);
+        let with_volumes = self.measure_volumes != MeasureVolumes::Off;
         let known: BTreeMap<_, _> =
             self.known.iter().map(|(&id, known)| (id, known.device.clone())).collect();
         let scanned = Arc::clone(&self.scan_result);
         sysfs.read(move || {
             let began = Instant::now();
-            let found = scan_with_stacks(&host, ids, |id| known.get(&id));
+            let found = scan_with_stacks(&host, ids, |id| known.get(&id)).and_then(|drives| {
+                let volumes = with_volumes.then(|| scan_volumes(&host, ids)).transpose();
+                Ok((drives, volumes.context("cannot list the volumes")?))
+            });
             *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
         });
         self.apply_scan(store, probe)?;
         self.scanned = Some(Instant::now());
         Ok(())
+    }
+
+    /// Returns the shown volumes. From now on, scans look for volumes, too.
+    pub(in crate::collector) fn begin_volumes(&mut self, choice: MeasureVolumes) -> Result<Vec<Device>> {
+        self.measure_volumes = choice;
+        let found = scan_volumes(&self.host, self.ids).context("cannot list the volumes")?;
+        Ok(self.shown_volumes(found))
+    }
+
+    fn shown_volumes(&self, mut found: Vec<Device>) -> Vec<Device> {
+        let has_ram_disks = self.measure_volumes == MeasureVolumes::On;
+        let is_shown =
+            |name: &str| self.selection.shows(name) || has_ram_disks && self.selection.leaves_out(name);
+        found.retain(|device| is_shown(&device.name));
+        found
     }
 
     /// Applies the result of a scan, if one has finished.
@@ -52,7 +72,9 @@ impl Devices {
         let Some((began, found)) = found else { return Ok(()) };
         // After an error, the next collection scans again.
         self.scanned = None;
-        self.reconcile(found?, store, probe)?;
+        let (drives, volumes) = found?;
+        self.found_volumes = volumes.map(|found| self.shown_volumes(found));
+        self.reconcile(drives, store, probe)?;
         self.known_scan_began = began;
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::{Load, check_file_system, slow_disk};
 use crate::support::{
     dm::Mapped,
     kernel::{Release, release},
-    md::Raid1,
+    md::Array,
     run,
 };
 
@@ -38,6 +38,6 @@ fn names_through_encryption() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn names_through_mirror() {
     let legs = [slow_disk(), slow_disk()];
-    let _mirror = Raid1::create(&legs);
+    let _mirror = Array::create(1, &legs);
     check_file_system("xfs", "md0", "xfs on md raid1", sees_through_modules);
 }

@@ -2,22 +2,32 @@
 
 use super::{null_blk::NullBlk, run};
 
-/// The mirror `md0` of two disks, stopped on drop.
-pub(crate) struct Raid1;
+/// The array `md0`, stopped on drop.
+pub(crate) struct Array;
 
-impl Raid1 {
-    pub(crate) fn create(legs: &[NullBlk; 2]) -> Self {
-        run("modprobe", &["raid1"]);
-        let paths = legs.each_ref().map(NullBlk::path);
-        let create = ["--create", "/dev/md0", "--level=1", "--raid-devices=2", "--assume-clean", "--run"];
-        let quiet = ["--metadata=1.0", "--bitmap=none", "--quiet"];
-        let leg_paths = [paths[0].to_str().unwrap(), paths[1].to_str().unwrap()];
-        run("mdadm", &[&create[..], &quiet, &leg_paths].concat());
+impl Array {
+    /// Combines disks of 256 MiB. `level` is a number, as in `raid5`.
+    pub(crate) fn create(level: u32, disks: &[NullBlk]) -> Self {
+        let module = match level {
+            5 => "raid456".to_owned(),
+            level => format!("raid{level}"),
+        };
+        run("modprobe", &[&module]);
+        let paths: Vec<_> = disks.iter().map(|disk| disk.path().display().to_string()).collect();
+        let (level_option, count) = (format!("--level={level}"), format!("--raid-devices={}", paths.len()));
+        let mut arguments = vec!["--create", "/dev/md0", &level_option, &count, "--assume-clean", "--run"];
+        arguments.extend(["--metadata=1.0", "--quiet"]);
+        // Arrays without redundancy have no bitmap.
+        if level != 0 {
+            arguments.push("--bitmap=none");
+        }
+        arguments.extend(paths.iter().map(String::as_str));
+        run("mdadm", &arguments);
         Self
     }
 }
 
-impl Drop for Raid1 {
+impl Drop for Array {
     fn drop(&mut self) {
         run("mdadm", &["--stop", "/dev/md0"]);
     }

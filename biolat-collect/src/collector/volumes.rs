@@ -1,0 +1,242 @@
+//! The volumes: devices that have bios instead of requests. Programs of their own measure them, but for NVMe multipath devices,
+//! which are the sum of their paths.
+
+mod head;
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use anyhow::Result;
+use biolat_common::{
+    bucket::CELLS,
+    status,
+    volumes::{GROUPS, Group, VolumeCounters},
+};
+use biolat_model::{
+    device::Device,
+    histogram::Histogram,
+    name::Name,
+    snapshot::{DeviceView, SeriesView, Snapshot},
+};
+use biolat_probe::{VolumeLosses, VolumeProbe};
+use biolat_system::host::Host;
+
+use crate::device::diskstats::DiskStats;
+use head::HeadTotals;
+
+/// Number of I/Os in the disk statistics after which a volume without a single counted I/O is one that cannot be measured.
+const SILENT_IOS: u64 = 16;
+
+pub(super) struct Volumes {
+    /// `None` if volumes are not measured.
+    probe: Option<VolumeProbe>,
+    known: BTreeMap<u64, KnownVolume>,
+}
+
+struct KnownVolume {
+    device: Device,
+    since: SystemTime,
+    /// I/Os in the disk statistics when the measurement began.
+    completions_before: u64,
+    figures: Figures,
+}
+
+enum Figures {
+    OfBios([VolumeTotals; GROUPS as usize]),
+    OfPaths(HeadTotals),
+    /// There is no room for it, or the kernel does not report its I/O.
+    None,
+}
+
+/// Totals of a volume and a group.
+#[derive(Clone)]
+struct VolumeTotals {
+    last: VolumeCounters,
+    bytes: u64,
+    total_ns: u128,
+    errors: [u64; status::STATUSES],
+    cells: [u64; CELLS],
+}
+
+impl VolumeTotals {
+    const ZERO: Self = Self {
+        last: VolumeCounters::ZERO,
+        bytes: 0,
+        total_ns: 0,
+        errors: [0; status::STATUSES],
+        cells: [0; CELLS],
+    };
+
+    /// Adds the growth since the last reading.
+    fn update(&mut self, now: VolumeCounters) {
+        let VolumeCounters { bytes, total_ns, errors, padding: _, cells } = &now;
+        self.bytes += bytes.wrapping_sub(self.last.bytes);
+        self.total_ns += u128::from(total_ns.wrapping_sub(self.last.total_ns));
+        let add =
+            |((total, now), last): ((&mut u64, &u32), &u32)| *total += u64::from(now.wrapping_sub(*last));
+        self.errors.iter_mut().zip(errors).zip(&self.last.errors).for_each(add);
+        self.cells.iter_mut().zip(cells).zip(&self.last.cells).for_each(add);
+        self.last = now;
+    }
+
+    fn ios(&self) -> u64 {
+        self.cells.iter().sum()
+    }
+
+    fn view(&self, group: Group, statuses_since_6_10: bool) -> SeriesView {
+        let mut errors = BTreeMap::<Name, u64>::new();
+        for (status, &count) in self.errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
+            *errors.entry(status::name(status, statuses_since_6_10).into()).or_default() += count;
+        }
+        let total = Histogram::from_cells(self.cells.iter().copied(), self.total_ns);
+        SeriesView {
+            op: group.name().to_owned(),
+            bytes: self.bytes,
+            histograms: [Histogram::new(), Histogram::new(), Histogram::new(), total],
+            errors,
+            ..SeriesView::default()
+        }
+    }
+}
+
+impl Volumes {
+    pub(super) fn new(probe: Option<VolumeProbe>) -> Self {
+        Self { probe, known: BTreeMap::new() }
+    }
+
+    /// Begins to measure volumes that are new, and stops measuring those that are gone.
+    pub(super) fn reconcile(&mut self, host: &Host, found: Vec<Device>) -> Result<()> {
+        let Some(probe) = &mut self.probe else { return Ok(()) };
+        let gone = |known: &KnownVolume| {
+            !found.iter().any(|device| device.id == known.device.id && device.inode == known.device.inode)
+        };
+        let gone: Vec<u64> = self.known.iter().filter(|(_, known)| gone(known)).map(|(&id, _)| id).collect();
+        for id in gone {
+            probe.remove(id)?;
+            if let Some(known) = self.known.remove(&id) {
+                log::info!("volume {} is gone", name(&known.device));
+            }
+        }
+        for device in found {
+            if let Some(known) = self.known.get_mut(&device.id) {
+                known.device = device;
+                continue;
+            }
+            let completions_before = completions(host, &device);
+            let figures = if device.is_multipath_head() {
+                Figures::OfPaths(HeadTotals::default())
+            } else if probe.measure(device.id)? {
+                Figures::OfBios([const { VolumeTotals::ZERO }; GROUPS as usize])
+            } else {
+                log::warn!("volume {} is not measured: there is no room for more volumes", name(&device));
+                Figures::None
+            };
+            if !matches!(figures, Figures::None) {
+                log::info!("volume {}", name(&device));
+            }
+            let known = KnownVolume { since: SystemTime::now(), completions_before, figures, device };
+            self.known.insert(known.device.id, known);
+        }
+        Ok(())
+    }
+
+    /// Reads the counters.
+    pub(super) fn read(&mut self, host: &Host) -> Result<()> {
+        let Some(probe) = &mut self.probe else { return Ok(()) };
+        for (&id, known) in &mut self.known {
+            let Figures::OfBios(groups) = &mut known.figures else { continue };
+            for (group, totals) in Group::ALL.into_iter().zip(&mut *groups) {
+                totals.update(probe.read(id, group)?);
+            }
+            let is_silent = groups.iter().all(|totals| totals.ios() == 0)
+                && completions(host, &known.device).saturating_sub(known.completions_before) >= SILENT_IOS;
+            if is_silent {
+                log::warn!(
+                    "volume {} is not measured: this kernel does not report the end of its I/Os",
+                    name(&known.device)
+                );
+                probe.remove(id)?;
+                known.figures = Figures::None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the volumes, ordered by name, and their losses to a snapshot of the drives.
+    pub(super) fn add_to(&mut self, snapshot: &mut Snapshot, statuses_since_6_10: bool) -> Result<()> {
+        snapshot.volume_losses = self.losses()?;
+        let drives = &snapshot.devices;
+        let mut views: Vec<_> =
+            self.known.values_mut().filter_map(|known| known.view(drives, statuses_since_6_10)).collect();
+        views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        snapshot.devices.extend(views);
+        Ok(())
+    }
+
+    /// Returns the losses, by reason; empty if volumes are not measured.
+    fn losses(&self) -> Result<BTreeMap<Name, u64>> {
+        let Some(probe) = &self.probe else { return Ok(BTreeMap::new()) };
+        let VolumeLosses { evicted, refused } = probe.losses()?;
+        Ok(BTreeMap::from([("evicted".into(), evicted), ("recursion".into(), refused)]))
+    }
+}
+
+impl KnownVolume {
+    /// Returns the volume's figures. `None` if it is not measured.
+    fn view(&mut self, drives: &[DeviceView], statuses_since_6_10: bool) -> Option<DeviceView> {
+        let series = match &mut self.figures {
+            Figures::OfBios(groups) => {
+                let groups = Group::ALL.into_iter().zip(groups);
+                let shown = groups.filter(|(group, totals)| *group != Group::Discard || totals.ios() > 0);
+                shown.map(|(group, totals)| totals.view(group, statuses_since_6_10)).collect()
+            }
+            Figures::OfPaths(totals) => {
+                let name = Some(self.device.name.as_str());
+                let paths = drives.iter().filter(|view| view.device.path_of.as_deref() == name);
+                totals.update(paths);
+                totals.series()
+            }
+            Figures::None => return None,
+        };
+        Some(DeviceView {
+            device: self.device.clone(),
+            since: self.since,
+            phases: [false, false, false, true],
+            series,
+            ..DeviceView::default()
+        })
+    }
+}
+
+/// The kernel name of a volume and, if it has another one, its label.
+fn name(device: &Device) -> String {
+    match &device.volume {
+        Some(volume) if volume.label != device.name => format!("{} ({})", device.name, volume.label),
+        _ => device.name.clone(),
+    }
+}
+
+fn completions(host: &Host, device: &Device) -> u64 {
+    DiskStats::read(&host.sysfs, device).map_or(0, |stats| stats.completions())
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::volumes::{Group, VolumeCounters};
+
+    use super::VolumeTotals;
+
+    #[test]
+    fn totals_grow_across_a_wrap_of_the_counters() {
+        let mut totals = VolumeTotals::ZERO;
+        let mut counters = VolumeCounters { bytes: 4096, total_ns: 70_000, ..VolumeCounters::ZERO };
+        counters.cells[100] = u32::MAX;
+        counters.errors[10] = 1;
+        totals.update(counters);
+        counters.cells[100] = 4;
+        counters.bytes = 8192;
+        totals.update(counters);
+        let view = totals.view(Group::Write, true);
+        assert_eq!(view.histograms[3].count(), u64::from(u32::MAX) + 5);
+        assert_eq!((view.bytes, view.errors["ioerr"], view.op.as_str()), (8192, 1, "write"));
+    }
+}

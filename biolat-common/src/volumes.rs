@@ -1,0 +1,236 @@
+//! The ABI of the programs that measure volumes: dm, md, zram and other devices that have bios instead of requests.
+//!
+//! The start program notes when a bio was submitted, in a table. The completion program takes the note from there.
+
+use core::mem::size_of;
+
+use crate::{bucket::CELLS, hash::spread, status::STATUSES};
+
+/// Number of cells in the table of volumes, a power of two.
+pub const VOLUME_CELLS: u32 = 1024;
+
+/// Maximum number of volumes that are measured at the same time.
+pub const MAX_VOLUMES: u32 = 256;
+
+/// Number of sets in the table of starts, a power of two.
+pub const SETS: u32 = 1 << SET_BITS;
+const SET_BITS: u32 = 13;
+
+/// Number of starts in a set: as many as fit into a cache line.
+pub const SET_STARTS: usize = 4;
+
+/// Constants that only these programs need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct VolumeConstants {
+    /// `bio.bi_bdev`, or `bio.bi_disk` (before 5.12).
+    pub bio_device: u32,
+    /// `block_device.bd_disk`.
+    pub device_disk: u32,
+    /// 1 if the bio points to the disk itself.
+    pub bio_has_disk: u32,
+    /// `bio.bi_opf`.
+    pub bio_flags: u32,
+    /// `bio.bi_status`.
+    pub bio_status: u32,
+    /// `bio.bi_iter.bi_size`.
+    pub bio_bytes: u32,
+    /// `gendisk.queue`.
+    pub disk_queue: u32,
+    /// `REQ_OP_DISCARD`.
+    pub op_discard: u32,
+    /// Offset of the bio in the arguments of `block_bio_queue`, in bytes: 0, or 8 if the queue comes first.
+    pub start_bio: u32,
+}
+
+/// A volume that is measured. I/O of other devices is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Volume {
+    /// The device's id: see [`crate::kernel::KernelLayout::disk_id`]. 0 in an empty cell.
+    pub device: u64,
+    /// Index of its counters.
+    pub counters: u32,
+    /// Always zero.
+    pub padding: u32,
+}
+
+/// Returns the volume's cell in the table of volumes.
+#[inline(always)]
+#[must_use]
+pub const fn volume_cell(device: u64) -> u32 {
+    device as u32 & (VOLUME_CELLS - 1)
+}
+
+/// The ops by which volumes are counted: the groups of the disk statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Group {
+    /// Reads, and all other ops with an even number.
+    Read = 0,
+    /// Writes, and all other ops with an odd number. Empty flushes are writes.
+    Write = 1,
+    /// Discards.
+    Discard = 2,
+}
+
+/// Number of groups.
+pub const GROUPS: u32 = 3;
+
+impl Group {
+    /// Every group, in the order of its counters.
+    pub const ALL: [Self; GROUPS as usize] = [Self::Read, Self::Write, Self::Discard];
+
+    /// The value of the label `op`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// Returns the index of the group of an op.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index_of(op: u32, op_discard: u32) -> u32 {
+        if op == op_discard { Self::Discard as u32 } else { op & 1 }
+    }
+}
+
+/// Counters of a volume and a group, on one CPU. All of them wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct VolumeCounters {
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Sum of the latencies.
+    pub total_ns: u64,
+    /// Failed I/Os by status.
+    pub errors: [u32; STATUSES],
+    /// Always zero.
+    pub padding: u32,
+    /// I/Os by latency.
+    pub cells: [u32; CELLS],
+}
+
+impl VolumeCounters {
+    /// All counters at zero.
+    pub const ZERO: Self =
+        Self { bytes: 0, total_ns: 0, errors: [0; STATUSES], padding: 0, cells: [0; CELLS] };
+}
+
+/// The start of a bio. All zeros if the place is free.
+///
+/// Each half has some bits of the bio's hash. If two CPUs write the same place at the same time, the halves may be of different
+/// bios, and then match neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Start {
+    /// Time in the low 48 bits.
+    pub time: u64,
+    /// Bytes in the low 32 bits.
+    pub bytes: u64,
+}
+
+const TIME_BITS: u32 = 48;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// Identifies a bio in the table of starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BioKey(u64);
+
+impl BioKey {
+    /// The key of the bio at this address on this device.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(address: u64, device: u64) -> Self {
+        Self(spread(address ^ device.rotate_left(48)))
+    }
+
+    /// The set that the bio belongs to.
+    #[inline(always)]
+    #[must_use]
+    pub const fn set(self) -> u32 {
+        (self.0 >> (u64::BITS - SET_BITS)) as u32
+    }
+
+    /// The bio's start.
+    #[inline(always)]
+    #[must_use]
+    pub const fn start(self, now: u64, bytes: u32) -> Start {
+        Start { time: now & TIME_MASK | self.time_tag(), bytes: bytes as u64 | self.bytes_tag() }
+    }
+
+    /// Whether this is the bio's start.
+    #[inline(always)]
+    #[must_use]
+    pub const fn owns(self, start: Start) -> bool {
+        (start.time ^ self.time_tag()) & !TIME_MASK == 0 && (start.bytes ^ self.bytes_tag()) >> 32 == 0
+    }
+
+    #[inline(always)]
+    const fn time_tag(self) -> u64 {
+        self.0 << TIME_BITS
+    }
+
+    /// Never 0, unlike that of a free place.
+    #[inline(always)]
+    const fn bytes_tag(self) -> u64 {
+        self.0 << 16 & !(u32::MAX as u64) | 1 << 32
+    }
+}
+
+impl Start {
+    /// Whether the place is free.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_free(self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Nanoseconds since the start. It wraps after 78 hours.
+    #[inline(always)]
+    #[must_use]
+    pub const fn elapsed(self, now: u64) -> u64 {
+        now.wrapping_sub(self.time) & TIME_MASK
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Volume>() == 16 && size_of::<Start>() == 16);
+    assert!(size_of::<VolumeCounters>() == 104 + CELLS * 4);
+    assert!(VOLUME_CELLS.is_power_of_two());
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{BioKey, Group, Start};
+
+    #[test]
+    fn only_the_owner_of_a_start_recognizes_it() {
+        let (one, other) = (BioKey::new(0xffff_8880_1234_5600, 7), BioKey::new(0xffff_8880_1234_5700, 7));
+        let start = one.start(5_000, 4096);
+        assert!(one.owns(start) && !other.owns(start) && !start.is_free());
+        assert_eq!((start.elapsed(7_500), start.bytes as u32), (2_500, 4096));
+        let torn = Start { time: start.time, bytes: other.start(5_000, 512).bytes };
+        assert!(!one.owns(torn) && !other.owns(torn));
+        assert_ne!(one, BioKey::new(0xffff_8880_1234_5600, 8), "the same bio on another device");
+        assert!(Start::default().is_free() && !one.owns(Start::default()));
+        assert!(!one.start(0, 0).is_free(), "an empty flush");
+    }
+
+    #[test]
+    fn elapsed_time_across_a_wrap() {
+        let key = BioKey::new(1, 1);
+        let begun = (1 << 48) - 10;
+        assert_eq!(key.start(begun, 0).elapsed(begun + 30), 30);
+    }
+
+    #[test]
+    fn groups_are_those_of_the_disk_statistics() {
+        let group = |op| Group::ALL[Group::index_of(op, 3) as usize].name();
+        assert_eq!([0, 1, 2, 3, 5, 9].map(group), ["read", "write", "read", "discard", "write", "write"]);
+    }
+}

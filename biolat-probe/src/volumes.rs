@@ -1,0 +1,184 @@
+//! Loads, attaches and reads the programs that measure volumes. They are independent of the probe.
+
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
+
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use anyhow::{Context as _, Result};
+use aya::{
+    EbpfLoader, include_bytes_aligned,
+    maps::{Array, ArrayOfMaps, IterableMap as _, MapData, PerCpuArray},
+};
+use biolat_common::{
+    constants::Constants,
+    volumes::{GROUPS, Group, MAX_VOLUMES, Volume, VolumeCounters, volume_cell},
+};
+use biolat_system::host::Host;
+
+use super::{
+    cpus::PossibleCpus,
+    kernel::{
+        Kernel,
+        volumes::{COMPLETE, QUEUE, VolumeTracing},
+    },
+    load::{LoadEnv, load_attachable},
+    map_set::MapSet,
+    maps::array_of_maps,
+    object, sys,
+};
+
+/// The compiled programs, which `cargo xtask ebpf` builds together with their manifest.
+static OBJECT: &[u8] = include_bytes_aligned!("../object/volumes.bpf.o");
+
+/// A value of a map.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Plain<T>(T);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for Plain<Volume> {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Plain<VolumeCounters> {}
+
+type Counters = PerCpuArray<MapData, Plain<VolumeCounters>>;
+
+/// I/Os of volumes that are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeLosses {
+    /// Starts that had to make room for others.
+    pub evicted: u64,
+    /// Runs that the kernel refused because the program was already running on that CPU. A refused start is one of an I/O, and so is
+    /// a refused end.
+    pub refused: u64,
+}
+
+/// The programs in the kernel. Dropping this removes them.
+pub struct VolumeProbe {
+    /// At the start and at the end of a bio.
+    programs: [OwnedFd; 2],
+    /// Empty unless they are attached.
+    links: Vec<OwnedFd>,
+    volumes: Array<MapData, Plain<Volume>>,
+    all_counters: ArrayOfMaps<MapData>,
+    lost: PerCpuArray<MapData, u64>,
+    /// The counters of the measured volumes, by device id, with their index.
+    counters: BTreeMap<u64, (u32, Counters)>,
+    /// The next index to use, if it is free. An index is not used again at once, because a run may be using it.
+    next: u32,
+    cpus: PossibleCpus,
+}
+
+impl VolumeProbe {
+    /// Loads the programs without attaching them. `None` if the kernel lacks what they need.
+    pub(super) fn load(kernel: &Kernel, host: &Host, cpus: PossibleCpus) -> Result<Option<Self>> {
+        let Some(tracing) = &kernel.volumes else { return Ok(None) };
+        let env = LoadEnv::of(host)?;
+        load(kernel, tracing, cpus).map(Some).map_err(|error| env.explain(error))
+    }
+
+    /// Starts to measure a device. Returns `false` if there is no room for it: another volume has its cell, or there are
+    /// [`MAX_VOLUMES`] others.
+    pub fn measure(&mut self, device: u64) -> Result<bool> {
+        if self.counters.contains_key(&device) {
+            return Ok(true);
+        }
+        let cell = volume_cell(device);
+        let Plain(current) = self.volumes.get(&cell, 0).context("cannot read the volumes")?;
+        let Some(index) = self.free_index().filter(|_| current.device == 0) else { return Ok(false) };
+        let counters: Counters =
+            PerCpuArray::create(GROUPS, 0).context("cannot create counters for a volume")?;
+        self.all_counters.set(index, counters.map(), 0).context("cannot add counters for a volume")?;
+        self.write(cell, Volume { device, counters: index, padding: 0 })?;
+        self.counters.insert(device, (index, counters));
+        self.next = (index + 1) % MAX_VOLUMES;
+        if self.links.is_empty() {
+            for program in &self.programs {
+                let link = sys::attach(program.as_fd()).context("cannot attach the programs for volumes")?;
+                self.links.push(link);
+            }
+        }
+        Ok(true)
+    }
+
+    fn free_index(&self) -> Option<u32> {
+        let is_free = |index: &u32| self.counters.values().all(|(used, _)| used != index);
+        (self.next..MAX_VOLUMES).chain(0..self.next).find(is_free)
+    }
+
+    /// Stops measuring a device. Without any, the programs are detached.
+    pub fn remove(&mut self, device: u64) -> Result<()> {
+        if self.counters.remove(&device).is_some() {
+            self.write(volume_cell(device), Volume::default())?;
+        }
+        if self.counters.is_empty() {
+            self.links.clear();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, cell: u32, volume: Volume) -> Result<()> {
+        self.volumes.set(cell, Plain(volume), 0).context("cannot change the volumes")
+    }
+
+    /// Returns the counters of a measured device, summed over the CPUs. They wrap.
+    pub fn read(&self, device: u64, group: Group) -> Result<VolumeCounters> {
+        let (_, counters) = self.counters.get(&device).context("the volume is not measured")?;
+        let mut values = Vec::new();
+        self.cpus.read(counters, group as u32, &mut values).context("cannot read a volume")?;
+        let mut sum = VolumeCounters::ZERO;
+        for Plain(value) in values {
+            sum.bytes = sum.bytes.wrapping_add(value.bytes);
+            sum.total_ns = sum.total_ns.wrapping_add(value.total_ns);
+            let add = |(sum, count): (&mut u32, u32)| *sum = sum.wrapping_add(count);
+            sum.errors.iter_mut().zip(value.errors).for_each(add);
+            sum.cells.iter_mut().zip(value.cells).for_each(add);
+        }
+        Ok(sum)
+    }
+
+    /// Whether the programs are attached.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Returns the losses since the programs were loaded.
+    pub fn losses(&self) -> Result<VolumeLosses> {
+        let mut values = Vec::new();
+        self.cpus.read(&self.lost, 0, &mut values).context("cannot read the lost I/Os of volumes")?;
+        let refused = |program: &OwnedFd| -> Result<u64> {
+            let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
+            Ok(info.counts.recursion_misses)
+        };
+        Ok(VolumeLosses {
+            evicted: values.iter().sum(),
+            refused: self.programs.iter().map(refused).sum::<Result<_>>()?,
+        })
+    }
+}
+
+fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<VolumeProbe> {
+    let constants = Constants { kernel: kernel.layout, volumes: tracing.constants, ..Constants::default() };
+    let relocated = object::relocate(OBJECT, constants).context("the object does not match this program")?;
+    let mut object =
+        EbpfLoader::new().btf(None).load(&relocated).context("cannot load the programs for volumes")?;
+    let btf = &tracing.tracepoints().context("cannot write BTF for the loader")?;
+    let mut program = |name: &str| {
+        load_attachable(&mut object, name, name, btf).context("cannot load the programs for volumes")
+    };
+    let programs = [program(QUEUE)?, program(COMPLETE)?];
+    let mut maps = MapSet::Loaded(&mut object, None);
+    Ok(VolumeProbe {
+        programs,
+        links: Vec::new(),
+        volumes: maps.take("VOLUMES")?.try_into()?,
+        all_counters: array_of_maps(maps.take("COUNTERS")?)?,
+        lost: maps.take("VOLUMES_LOST")?.try_into()?,
+        counters: BTreeMap::new(),
+        next: 0,
+        cpus,
+    })
+}
