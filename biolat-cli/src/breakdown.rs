@@ -35,6 +35,8 @@ pub(super) struct Breakdown {
 pub(super) struct Block<'a> {
     /// `None` for all devices.
     pub(super) device: Option<&'a DeviceWindow>,
+    /// How many devices are below it: 0 for a drive.
+    pub(super) depth: u32,
     /// `None` for all ops.
     pub(super) op: Option<&'a str>,
     /// Figures of the block.
@@ -73,13 +75,14 @@ impl Breakdown {
 
     /// Blocks with activity. The block for everything is always included.
     pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
-        let groups: Vec<(Option<&DeviceWindow>, Vec<&DeviceWindow>)> = if self.by_device {
-            window.devices.iter().map(|device| (Some(device), vec![device])).collect()
+        let groups: Vec<(Option<&DeviceWindow>, u32, Vec<&DeviceWindow>)> = if self.by_device {
+            let layers = window.layers().into_iter();
+            layers.map(|(device, depth)| (Some(device), depth, vec![device])).collect()
         } else {
-            vec![(None, window.devices.iter().collect())]
+            vec![(None, 0, window.devices.iter().collect())]
         };
         let mut blocks = Vec::new();
-        for (device, members) in groups {
+        for (device, depth, members) in groups {
             let unseen = |op: Option<&str>| {
                 let mut unseen = BTreeMap::new();
                 let all = members.iter().flat_map(|member| &member.unseen);
@@ -94,7 +97,7 @@ impl Breakdown {
                     figures += &member.all();
                 }
                 let inflight = members.iter().map(|member| member.inflight).reduce(both);
-                blocks.push(Block { device, op: None, figures, unseen: unseen(None), inflight });
+                blocks.push(Block { device, depth, op: None, figures, unseen: unseen(None), inflight });
                 continue;
             }
             let mut ops: BTreeMap<&str, Figures> = BTreeMap::new();
@@ -107,6 +110,7 @@ impl Breakdown {
             }
             blocks.extend(ops.into_iter().map(|(op, figures)| Block {
                 device,
+                depth,
                 op: Some(op),
                 figures,
                 unseen: unseen(Some(op)),

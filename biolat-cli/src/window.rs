@@ -7,7 +7,7 @@ use std::{
 
 use biolat_common::series::{PHASES, Phase};
 use biolat_model::{
-    device::Group,
+    device::{Device, Group, Holder, Volume},
     histogram::Histogram,
     name::Name,
     period::Period,
@@ -30,8 +30,10 @@ pub(super) struct Window {
     pub(super) seconds: f64,
     /// Whether the daemon was restarted during the window. The window then starts at the restart.
     pub(super) restarted: bool,
-    /// The devices at its end in order of name, including idle ones.
+    /// The drives at its end in order of name, including idle ones.
     pub(super) devices: Vec<DeviceWindow>,
+    /// The volumes, whose I/Os are also those of the drives below them.
+    pub(super) volumes: Vec<DeviceWindow>,
     /// Names of devices that were removed during the window; their I/O in it is unknown.
     pub(super) gone: Vec<String>,
     /// Lost completions of all devices by reason, without zeros.
@@ -47,12 +49,16 @@ pub(super) struct Window {
 pub(super) struct DeviceWindow {
     /// Kernel name.
     pub(super) name: String,
-    /// Model reported by the drive; empty if there is none.
+    /// Model reported by the drive, or what a volume is; empty if there is neither.
     pub(super) model: String,
+    /// `None` for a drive.
+    pub(super) volume: Option<Volume>,
     /// Whether it is a rotating disk.
     pub(super) rotational: bool,
-    /// Devices stacked on it: dm and md.
+    /// Devices stacked directly on it: dm and md.
     pub(super) holders: Vec<String>,
+    /// Devices stacked on it at any depth, nearest first, with the depth.
+    pub(super) above: Vec<(String, u32)>,
     /// Whether the latency of each phase is recorded, in the order of [`Phase`].
     pub(super) phases: [bool; PHASES],
     /// Which latencies are missing, and the command that enables them; empty if none are missing.
@@ -117,7 +123,8 @@ impl Window {
             ended: unix_seconds(after.taken),
             seconds: seconds(before, after, restarted),
             restarted,
-            devices: since(counted, &after.devices, workloads),
+            devices: since(&counted, after.drives(), workloads),
+            volumes: since(&counted, after.volumes(), None),
             gone: gone.map(|view| view.device.name.clone()).collect(),
             lost: grown(lost, &after.lost),
             failures: after.health.failures.saturating_sub(failures),
@@ -131,7 +138,8 @@ impl Window {
             ended: unix_seconds(period.ended),
             seconds: period.length.as_secs_f64(),
             restarted: false,
-            devices: from_zero(&period.devices, period.workloads.as_deref()),
+            devices: from_zero(period.devices.iter().filter(is_drive), period.workloads.as_deref()),
+            volumes: from_zero(period.devices.iter().filter(|view| !is_drive(view)), None),
             gone: Vec::new(),
             lost: period.lost.clone(),
             failures: period.failures,
@@ -141,10 +149,30 @@ impl Window {
 
     /// Everything that a snapshot has counted, regardless of when.
     pub(super) fn until(after: &Snapshot) -> Self {
-        Self { devices: from_zero(&after.devices, after.workloads.as_deref()), ..Self::default() }
+        Self {
+            devices: from_zero(after.drives(), after.workloads.as_deref()),
+            volumes: from_zero(after.volumes(), None),
+            ..Self::default()
+        }
     }
 
-    /// The sum over all devices and ops.
+    /// The drives, each followed by the volumes on it, with their depth: 0 for a drive. A volume on several drives is listed once,
+    /// and volumes on no drive that is shown come last.
+    pub(super) fn layers(&self) -> Vec<(&DeviceWindow, u32)> {
+        let mut left: Vec<_> = self.volumes.iter().collect();
+        let mut layers = Vec::with_capacity(self.devices.len() + left.len());
+        for device in &self.devices {
+            layers.push((device, 0));
+            for (name, depth) in &device.above {
+                let place = left.iter().position(|volume| volume.name == *name);
+                layers.extend(place.map(|place| (left.remove(place), *depth)));
+            }
+        }
+        layers.extend(left.into_iter().map(|volume| (volume, 1)));
+        layers
+    }
+
+    /// The sum over all drives and ops.
     pub(super) fn all(&self) -> Figures {
         sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
     }
@@ -161,13 +189,17 @@ impl Window {
     }
 }
 
+fn is_drive(view: &&DeviceView) -> bool {
+    view.device.volume.is_none()
+}
+
 /// The window of each device since an earlier view of it.
-fn since<'a>(
+fn since<'a, 'b>(
     before: impl Fn(&DeviceView) -> Option<&'a DeviceView>,
-    after: &[DeviceView],
+    after: impl Iterator<Item = &'b DeviceView>,
     mut workloads: Option<BTreeMap<&str, Vec<WorkloadWindow>>>,
 ) -> Vec<DeviceWindow> {
-    let windows = after.iter().map(|view| {
+    let windows = after.map(|view| {
         let of_device =
             workloads.as_mut().map(|all| all.remove(view.device.name.as_str()).unwrap_or_default());
         DeviceWindow::since(before(view), view, of_device)
@@ -175,7 +207,10 @@ fn since<'a>(
     windows.collect()
 }
 
-fn from_zero(devices: &[DeviceView], workloads: Option<&[WorkloadView]>) -> Vec<DeviceWindow> {
+fn from_zero<'a>(
+    devices: impl Iterator<Item = &'a DeviceView>,
+    workloads: Option<&[WorkloadView]>,
+) -> Vec<DeviceWindow> {
     let workloads = workloads.map(|workloads| workloads::by_device(&[], workloads, &BTreeSet::new()));
     since(|_| None, devices, workloads)
 }
@@ -216,9 +251,17 @@ impl DeviceWindow {
         let had = |group: &Group| before.and_then(|view| view.unseen.get(group)).copied().unwrap_or_default();
         let unseen = after.unseen.iter().map(|(group, count)| (*group, count.saturating_sub(had(group))));
         let completions = &after.spread.completions;
+        let Device { name, volume, stack, .. } = &after.device;
+        let is_device = |holder: &&Holder| !matches!(holder.kind.as_str(), "mount" | "persistent_volume");
         Self {
-            name: after.device.name.clone(),
-            model: after.device.model.clone(),
+            name: name.clone(),
+            model: after.device.description(),
+            volume: volume.clone(),
+            above: stack
+                .iter()
+                .filter(is_device)
+                .map(|holder| (holder.device.clone(), holder.depth))
+                .collect(),
             rotational: after.device.rotational,
             holders: after.device.holders.clone(),
             phases: after.phases,

@@ -10,6 +10,7 @@ mod sizes;
 mod status;
 #[cfg(test)]
 mod tests;
+mod volumes;
 mod words;
 
 use biolat_common::series::Phase;
@@ -45,6 +46,12 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(sizes::slow_band(device, numbers));
         findings.extend(coverage::missing_latency(device));
         findings.extend(coverage::missed(device));
+    }
+    for volume in &window.volumes {
+        findings.extend(status::errors(volume));
+        findings.extend(latency::stalls(volume, numbers));
+        findings.extend(latency::slow(volume, numbers));
+        findings.extend(volumes::added(volume, window, numbers));
     }
     findings.extend(status::removed(window));
     findings.extend(coverage::losses(window));

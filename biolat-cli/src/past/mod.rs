@@ -188,8 +188,10 @@ impl Shown {
 fn window_of(interval: &Period) -> Window {
     let mut window = Window::of_period(interval);
     // In the order of live windows, regardless of the source.
-    window.devices.sort_by(|one, other| one.name.cmp(&other.name));
-    window.devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
+    for devices in [&mut window.devices, &mut window.volumes] {
+        devices.sort_by(|one, other| one.name.cmp(&other.name));
+        devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
+    }
     window
 }
 

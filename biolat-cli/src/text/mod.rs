@@ -109,7 +109,8 @@ impl TextStyle {
             phases.push(Phase::Total);
         }
         let names: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
-        self.title(text, &format!("{}: {} latency", full_name(block), names.join(" | ")));
+        let indent = "  ".repeat(block.depth as usize);
+        self.title(text, &format!("{indent}{}: {} latency", full_name(block), names.join(" | ")));
         if figures.ios() > 0 {
             self.rows(text, figures, &phases);
             let longest = phases.iter().map(|phase| phase.name().len()).max().unwrap_or_default();
@@ -206,7 +207,9 @@ impl TextStyle {
 
     /// Why queue and device latency are missing, if they were requested.
     fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
-        let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total);
+        // A volume has no other latency.
+        let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total)
+            || block.device.is_some_and(|device| device.volume.is_some());
         let with_device_latency = block.figures.of(Phase::Device).count();
         let without = block.figures.ios().saturating_sub(with_device_latency);
         if is_total_alone || without == 0 {

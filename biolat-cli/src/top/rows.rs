@@ -16,7 +16,8 @@ use crate::{
 
 /// The rows from top to bottom.
 pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
-    let devices = window.devices.iter().filter(|device| device.name.contains(&state.filter));
+    let devices = window.devices.iter().chain(&window.volumes);
+    let devices = devices.filter(|device| device.name.contains(&state.filter));
     let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
     rows.sort_by(|a, b| {
         let order = compare(a, b, state);

@@ -180,7 +180,7 @@ fn row(page: &mut String, view: &DeviceView, series: &SeriesView, is_first: bool
         "<tr><td>{}<td>{}<td class=\"n\">{ios}<td class=\"n\">{age}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
          <td>{}",
         escape(&view.device.name),
-        escape(&view.device.model),
+        escape(&view.device.description()),
         escape(&series.op),
         total.count(),
         percentile(total, 0.5),

@@ -80,6 +80,12 @@ pub struct Device {
 pub const MULTIPATH: &str = "mpath";
 
 impl Device {
+    /// The model of a drive, or what a volume is; empty if unknown.
+    #[must_use]
+    pub fn description(&self) -> String {
+        self.volume.as_ref().map_or_else(|| self.model.clone(), |volume| volume.description(&self.name))
+    }
+
     /// Whether it is an NVMe multipath device, whose I/O is that of its paths.
     #[must_use]
     pub fn is_multipath_head(&self) -> bool {
@@ -99,6 +105,15 @@ pub struct Volume {
     /// Kernel names of the devices directly below it.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub on: Vec<String>,
+}
+
+impl Volume {
+    /// Describes the volume with this kernel name: `vg-data, lvm on nvme0n1`.
+    fn description(&self, name: &str) -> String {
+        let label = if self.label == name { String::new() } else { format!("{}, ", self.label) };
+        let on = if self.on.is_empty() { String::new() } else { format!(" on {}", self.on.join(", ")) };
+        format!("{label}{}{on}", self.kind)
+    }
 }
 
 /// State of writeback throttling, according to `queue/wbt_lat_usec`.

@@ -19,7 +19,8 @@ function cellRows({ deltas }, index, phase, { device, op, workload }) {
       for (const use of delta.workloads.get(workload)?.usage ?? []) if (isOf(use, device, op)) add(use.device, use.op, use);
       continue;
     }
-    for (const [name, { ops }] of delta.devices) {
+    for (const [name, { ops, isVolume }] of delta.devices) {
+      if (device === null && isVolume) continue;
       for (const [kind, growth] of ops) if (isOf({ device: name, op: kind }, device, op)) add(name, kind, growth);
     }
   }

@@ -103,7 +103,7 @@ function between(before, now) {
     const cpus = (last ? Uint32Array : Float64Array).from(device.completions, (count, cpu) => Math.max(0, count - (last?.completions[cpu] ?? 0)));
     // Idle devices are omitted: of hundreds of devices, most are idle.
     if (ops.size || unseen) {
-      delta.devices.set(device.name, { ops, unseen, cpus });
+      delta.devices.set(device.name, { ops, unseen, cpus, isVolume: isVolume(device) });
       delta.words += cpus.byteLength / 4;
     }
   }
@@ -166,8 +166,11 @@ function addWords(words, counts, all) {
   }
 }
 
-/** Devices of a delta that had I/O: one of them, or all. */
-const devicesOf = (delta, device) => (device === null ? [...delta.devices.values()] : [delta.devices.get(device)].filter(Boolean));
+/** Whether a device has bios instead of requests. Its I/Os are also those of the drives below it, so they are in no sum. */
+const isVolume = ({ volume }) => volume !== undefined;
+
+/** Devices of a delta that had I/O: one of them, or all drives. */
+const devicesOf = (delta, device) => (device === null ? [...delta.devices.values()].filter(({ isVolume }) => !isVolume) : [delta.devices.get(device)].filter(Boolean));
 
 /** Whether an item matches the selected device and op. */
 const isOf = (each, device, op) => (device ?? each.device) === each.device && (op ?? each.op) === each.op;

@@ -144,7 +144,7 @@ function setButtons(fieldset, list, chosen, pick) {
 
 const hasAdmission = ({ devices }) => devices.some(({ phases }) => phases.includes('admission'));
 
-function showChoice(snapshot, { workload, phase }) {
+function showChoice(snapshot, { hasTotalOnly, phase }) {
   const names = snapshot.devices.map(({ name }) => name);
   if (choice.device !== null && !names.includes(choice.device)) names.push(choice.device);
   setOptions(at('device'), [['', 'all'], ...names.map((name) => [`=${name}`, name])], choice.device === null ? '' : `=${choice.device}`);
@@ -157,8 +157,8 @@ function showChoice(snapshot, { workload, phase }) {
   const phases = [[ADMISSION, 'from submission to allocation of a request (0)'], [QUEUE, 'from allocation of a request to its dispatch to the driver (1)'],
     [DEVICE, 'from dispatch to completion (2)'], [TOTAL, 'queue and device (3)']].filter(([phase]) => phase !== ADMISSION || choice.phase === phase || hasAdmission(snapshot));
   setButtons(at('phases'), phases.map(([phase, title]) => [phase, PHASES[phase], title]), phase, (phase) => choose({ phase }));
-  at('phases').disabled = workload !== null;
-  at('phases').title = workload !== null ? 'for a workload, only total latency is counted' : '';
+  at('phases').disabled = hasTotalOnly;
+  at('phases').title = hasTotalOnly ? 'for a workload or a volume, only total latency is counted' : '';
   setOptions(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
 }
 
@@ -200,10 +200,11 @@ function drawNow() {
   const view = timeRange(), { snapshot, from, to, isPast } = view;
   const dark = isDark(), { device, op } = choice;
   // For a workload, only total latency is counted.
-  const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
+  const workload = snapshot.workloads ? choice.workload : null, hasTotalOnly = workload !== null || snapshot.devices.some((each) => each.name === choice.device && isVolume(each));
+  const phase = hasTotalOnly ? TOTAL : choice.phase;
   // Deltas with sizes and workloads; in the past, not all have them.
   const detailed = view.deltas.filter(({ hasDetail = true }) => hasDetail), deltas = workload === null ? view.deltas : detailed;
-  showChoice(snapshot, { workload, phase });
+  showChoice(snapshot, { hasTotalOnly, phase });
   setText(at('host'), snapshot.host);
   document.title = visible(`${snapshot.host}${SAVED ? ', saved' : ''} · biolat`);
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
@@ -274,10 +275,32 @@ function showFigures({ deltas, from, to, shown: total, seconds, snapshot, worklo
 /** Sort key that puts hung drives first, oldest I/O at the top. */
 const hungAge = (device) => (isHung(device) ? ageOf(device) : 0);
 
+/** What a volume is: `vg-data, lvm on nvme0n1`. */
+function volumeText({ name, volume: { kind, label, on } }) {
+  return `${label === name ? '' : `${label}, `}${kind}${on.length ? ` on ${on.join(', ')}` : ''}`;
+}
+
+/** Puts the rows of volumes below those of the drives that they are on, with their depth. */
+function layered(list) {
+  const left = new Map(list.filter(({ device }) => isVolume(device)).map((row) => [row.device.name, row])), all = [];
+  const place = (name, depth) => {
+    const row = left.get(name);
+    if (!row) return;
+    left.delete(name);
+    all.push(Object.assign(row, { depth }));
+  };
+  for (const row of list.filter(({ device }) => !isVolume(device))) {
+    all.push(Object.assign(row, { depth: 0 }));
+    for (const { device, depth } of row.device.stack) place(device, depth);
+  }
+  for (const name of left.keys()) place(name, 1);
+  return all;
+}
+
 /** Figures of each device, for the time shown or, before the second collection, since biolat first saw the device. */
 function deviceRows({ snapshot, deltas, seconds }) {
   return snapshot.devices.map((device) => {
-    const total = new Sum(), row = { device, sum: total, unseen: 0, seconds };
+    const total = new Sum(), row = { device, sum: total, unseen: 0, seconds, phase: isVolume(device) ? TOTAL : choice.phase };
     if (deltas.length === 0) {
       total.addDevice(device, choice.op);
       row.seconds = snapshot.taken - device.since;
@@ -287,7 +310,7 @@ function deviceRows({ snapshot, deltas, seconds }) {
         row.unseen += delta.devices.get(device.name)?.unseen ?? 0;
       }
     }
-    row.p99 = total.quantile(choice.phase, 0.99);
+    row.p99 = total.quantile(row.phase, 0.99);
     return row;
   }).sort((one, other) => hungAge(other.device) - hungAge(one.device) || (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
 }
@@ -320,24 +343,26 @@ function rowOf(name) {
 }
 
 function showDevices(view) {
-  const list = deviceRows(view), body = at('devices').tBodies[0];
+  const list = layered(deviceRows(view)), body = at('devices').tBodies[0];
   setText(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
     view.isPast ? at('range-of').textContent : view.deltas.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
   for (const name of rows.keys()) if (!list.some((row) => row.device.name === name)) rows.delete(name);
   setRows(body, list.map(({ device }) => rowOf(device.name)));
-  for (const { device, sum: figures, unseen, seconds } of list) {
+  for (const { device, sum: figures, unseen, seconds, phase, depth } of list) {
     const row = rowOf(device.name), cells = row.cells, known = seconds > 0;
     row.setAttribute('aria-current', choice.device === device.name);
     cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.firmware && `firmware ${device.firmware}`,
       device.transport, device.rotational && 'rotational',
       device.holders.length && `used by ${device.holders.join(', ')}`].filter(Boolean).join('; ');
-    setText(cells[1], device.model || NONE, device.model);
+    const model = isVolume(device) ? volumeText(device) : device.model;
+    setText(cells[1], model || NONE, model);
+    cells[0].style.paddingInlineStart = depth ? `${1.5 * depth}em` : '';
     row.classList.toggle('hung', isHung(device));
     setText(cells[2], number(known ? figures.all[TOTAL] / seconds : null));
     setText(cells[3], megabytes(known ? figures.bytes / seconds : null));
     setText(cells[4], number(inFlight(device)), `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other`);
     setText(cells[5], oldest(device));
-    QUANTILES.forEach(([, q], place) => setText(cells[6 + place], ...percentile(figures.quantile(choice.phase, q))));
+    QUANTILES.forEach(([, q], place) => setText(cells[6 + place], ...percentile(figures.quantile(phase, q))));
     setText(cells[10], percent(figures.queueShare));
     const errors = {};
     for (const op of device.ops) for (const [status, count] of Object.entries(op.errors)) errors[status] = (errors[status] ?? 0) + count;
@@ -348,11 +373,11 @@ function showDevices(view) {
     cells[12].classList.toggle('unsure', unseen > 0);
   }
   // All strips have the same axis. They are drawn after all text is in place, because text moves the canvases.
-  const any = (cell) => list.some((row) => row.sum.counts[choice.phase][cell] > 0);
+  const any = (cell) => list.some((row) => row.sum.counts[row.phase][cell] > 0);
   const cells = [...Array(CELLS).keys()].filter(any), ends = [(cells[0] ?? 0) - 2 + ZERO, (cells.at(-1) ?? 9) + 3 + ZERO];
   setText(at('spread'), 'spread', `of ${latency(middle(ends[0]))} to ${latency(middle(ends[1]))}`);
-  for (const { device, sum: figures } of list) {
-    strip(rowOf(device.name).querySelector('canvas'), figures.counts[choice.phase], ends, heatmap.palette);
+  for (const { device, sum: figures, phase } of list) {
+    strip(rowOf(device.name).querySelector('canvas'), figures.counts[phase], ends, heatmap.palette);
   }
 }
 
@@ -383,7 +408,7 @@ const several = (names) => (names.length > MAX_NAMES ? `${names.length} devices`
 
 /** Names the devices without admission latency, while total latency or admission is shown. */
 function missingAdmission(devices) {
-  const names = devices.filter(({ phases }) => phases.includes('total') && !phases.includes('admission')).map(({ name }) => name);
+  const names = devices.filter((device) => !isVolume(device)).filter(({ phases }) => phases.includes('total') && !phases.includes('admission')).map(({ name }) => name);
   return names.length && (choice.phase === TOTAL || choice.phase === ADMISSION) ? [`${several(names)}: the wait before a request exists (throttling, ` +
     'wait for a tag) is not recorded by this kernel. Linux 6.18 and later record it with io.latency and, except for throttling, with io.cost. A cgroup\'s io.pressure shows all of its waits.'] : [];
 }

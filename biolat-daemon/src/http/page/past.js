@@ -25,7 +25,7 @@ function deltaOf(interval) {
   };
   for (const device of devices) {
     // A drive may have been replaced by one with the same name.
-    const kept = delta.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
+    const kept = delta.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [], isVolume: isVolume(device) };
     for (const op of device.ops) {
       kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
       // The histograms are no longer needed.
