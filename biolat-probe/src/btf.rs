@@ -297,6 +297,11 @@ impl<'a> Btf<'a> {
     }
 }
 
+/// The name of the typedef of a tracepoint's function.
+pub(crate) fn tracepoint(name: &str) -> String {
+    format!("btf_trace_{name}")
+}
+
 /// Encodes BTF with only these typedefs, by id. They refer to void, and all other ids are void.
 pub(crate) fn encode_typedefs(typedefs: &BTreeMap<u32, String>) -> Vec<u8> {
     const RECORD: usize = 12;

@@ -12,7 +12,7 @@ use biolat_common::{
 };
 
 use super::{
-    btf::{self, Btf, MalformedBtf},
+    btf::{self, Btf, MalformedBtf, tracepoint},
     programs::{COMPLETE, REQUEUE},
 };
 
@@ -204,11 +204,6 @@ impl Kernel {
     pub fn op_name(&self, op: u32) -> String {
         self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
     }
-}
-
-/// The name of the typedef of a tracepoint's function.
-fn tracepoint(name: &str) -> String {
-    format!("btf_trace_{name}")
 }
 
 fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, UnsupportedKernel> {

@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 use biolat_model::{losses, saturating::sum, text::format};
 
-use super::{MINIMUM, words::counted};
+use super::{evidence::MINIMUM, words::counted};
 use crate::window::{DeviceWindow, Window};
 
 /// Share of all completions that the probe may miss: it misses a few on idle CPUs.

@@ -4,7 +4,7 @@ use biolat_common::series::Phase;
 use biolat_model::text::format::{self, NumberFormat};
 
 use super::{
-    MINIMUM, MINIMUM_FOR_P99, drive_latency,
+    evidence::{MINIMUM, MINIMUM_FOR_P99, drive_latency},
     words::{counted, plural},
 };
 use crate::{

@@ -1,6 +1,7 @@
 //! What stands out in a window, in sentences. Each rule requires a minimum number of I/Os, because a handful proves nothing.
 
 mod coverage;
+mod evidence;
 mod inflight;
 mod latency;
 mod names;
@@ -13,20 +14,14 @@ mod tests;
 mod volumes;
 mod words;
 
-use biolat_common::series::Phase;
-use biolat_model::{histogram::Histogram, text::format::NumberFormat};
+use biolat_model::text::format::NumberFormat;
 
-use super::window::{DeviceWindow, Figures, Window};
+use super::window::Window;
+use evidence::MINIMUM;
 
 pub(super) use coverage::missing_admission;
 pub(super) use inflight::{inflight, overdue};
 pub(super) use words::counted;
-
-/// Minimum number of I/Os to draw conclusions about a device.
-const MINIMUM: u64 = 100;
-
-/// Minimum number of I/Os to compare 99th percentiles.
-const MINIMUM_FOR_P99: u64 = 500;
 
 /// The findings: hangs first. The last one names the slowest device, or says that nothing stands out.
 pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
@@ -71,10 +66,4 @@ fn nothing(window: &Window) -> String {
          slower than its siblings; no size slower than the others. No latency includes waits for io.max: see the cgroup's io.pressure."
             .to_owned()
     }
-}
-
-/// The device latency if recorded, otherwise the total.
-fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
-    let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
-    figures.of(phase)
 }

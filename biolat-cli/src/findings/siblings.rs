@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use biolat_model::text::format::NumberFormat;
 
-use super::{MINIMUM_FOR_P99, drive_latency};
+use super::evidence::{MINIMUM_FOR_P99, drive_latency};
 use crate::window::{DeviceWindow, OpWindow, Window};
 
 /// Minimum factor to report a device as slower than its siblings.

@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 use biolat_model::text::format::{self, NumberFormat};
 
-use super::{MINIMUM, words::plural};
+use super::{evidence::MINIMUM, words::plural};
 use crate::window::{DeviceWindow, Figures, Window};
 
 /// From this share on, its users wait longer for the volume than for what is below it.

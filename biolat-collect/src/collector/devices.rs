@@ -19,7 +19,7 @@ use biolat_model::{
 };
 use biolat_system::host::Host;
 
-use super::{MeasureVolumes, audit::Audit, spread::Spread, state::record::DeviceRecord};
+use super::{audit::Audit, spread::Spread, state::record::DeviceRecord, volumes::MeasureVolumes};
 use crate::device::IdKind;
 
 /// Start time and result of a scan: drives and, if they are measured, volumes.

@@ -21,21 +21,12 @@ use tokio::{
 use super::{
     Collector, Kept, origin,
     thread::{CollectorCommand, run},
+    volumes::MeasureVolumes,
 };
 use crate::{device::uevent::Uevents, scrapes::Scrapes};
 
 /// Time limit for the last collection before the process ends without it.
 const LAST_COLLECTION_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Whether volumes are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeasureVolumes {
-    /// If the kernel has what is needed, and without RAM disks.
-    Auto,
-    /// With RAM disks; it is an error if the kernel lacks what is needed.
-    On,
-    Off,
-}
 
 /// Settings of a collector.
 #[derive(Debug)]

@@ -57,9 +57,10 @@ use thread::CollectionStats;
 use volumes::Volumes;
 use workloads::Workloads;
 
-pub use handle::{Handle, MeasureVolumes, Settings};
+pub use handle::{Handle, Settings};
 pub use keep::Kept;
 pub use slots::slots_at_start;
+pub use volumes::MeasureVolumes;
 
 /// The collector, as the parts that each collection goes through in turn.
 pub struct Collector {

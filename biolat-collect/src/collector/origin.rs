@@ -14,7 +14,7 @@ use biolat_probe::{Options, Probe, identity, kernel::Kernel, kernel_btf, slot_by
 use biolat_system::host::Host;
 
 use super::{
-    Collector, MeasureVolumes,
+    Collector,
     devices::Devices,
     inflight::Surveys,
     keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
@@ -26,7 +26,7 @@ use super::{
     state::record::State,
     sysfs_thread::SysfsThread,
     thread::CollectionStats,
-    volumes::Volumes,
+    volumes::{MeasureVolumes, Volumes},
     workloads::Workloads,
 };
 use crate::{

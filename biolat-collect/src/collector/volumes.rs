@@ -26,6 +26,16 @@ use head::HeadTotals;
 /// Number of I/Os in the disk statistics after which a volume without a single counted I/O is one that cannot be measured.
 const SILENT_IOS: u64 = 16;
 
+/// Whether volumes are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasureVolumes {
+    /// If the kernel has what is needed, and without RAM disks.
+    Auto,
+    /// With RAM disks; it is an error if the kernel lacks what is needed.
+    On,
+    Off,
+}
+
 pub(super) struct Volumes {
     /// `None` if volumes are not measured.
     probe: Option<VolumeProbe>,
@@ -41,7 +51,7 @@ struct KnownVolume {
 }
 
 enum Figures {
-    OfBios([VolumeTotals; GROUPS as usize]),
+    OfBios(Box<[VolumeTotals; GROUPS as usize]>),
     OfPaths(HeadTotals),
     /// There is no room for it, or the kernel does not report its I/O.
     None,
@@ -125,7 +135,7 @@ impl Volumes {
             let figures = if device.is_multipath_head() {
                 Figures::OfPaths(HeadTotals::default())
             } else if probe.measure(device.id)? {
-                Figures::OfBios([const { VolumeTotals::ZERO }; GROUPS as usize])
+                Figures::OfBios(Box::new([const { VolumeTotals::ZERO }; GROUPS as usize]))
             } else {
                 log::warn!("volume {} is not measured: there is no room for more volumes", name(&device));
                 Figures::None
@@ -144,7 +154,7 @@ impl Volumes {
         let Some(probe) = &mut self.probe else { return Ok(()) };
         for (&id, known) in &mut self.known {
             let Figures::OfBios(groups) = &mut known.figures else { continue };
-            for (group, totals) in Group::ALL.into_iter().zip(&mut *groups) {
+            for (group, totals) in Group::ALL.into_iter().zip(groups.iter_mut()) {
                 totals.update(probe.read(id, group)?);
             }
             let is_silent = groups.iter().all(|totals| totals.ios() == 0)
@@ -185,7 +195,7 @@ impl KnownVolume {
     fn view(&mut self, drives: &[DeviceView], statuses_since_6_10: bool) -> Option<DeviceView> {
         let series = match &mut self.figures {
             Figures::OfBios(groups) => {
-                let groups = Group::ALL.into_iter().zip(groups);
+                let groups = Group::ALL.into_iter().zip(groups.iter());
                 let shown = groups.filter(|(group, totals)| *group != Group::Discard || totals.ios() > 0);
                 shown.map(|(group, totals)| totals.view(group, statuses_since_6_10)).collect()
             }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use biolat_common::processes::ProcessConstants;
 
-use super::{UnsupportedKernel, required_member, tracepoint};
+use super::{UnsupportedKernel, required_member};
 use crate::{
-    btf::{self, Btf},
+    btf::{self, Btf, tracepoint},
     programs::COMPLETE,
 };
 

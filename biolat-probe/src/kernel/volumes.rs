@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use biolat_common::volumes::VolumeConstants;
 
-use super::tracepoint;
-use crate::btf::{self, Btf};
+use crate::btf::{self, Btf, tracepoint};
 
 /// The submission of a bio.
 pub(crate) const QUEUE: &str = "block_bio_queue";

@@ -12,7 +12,7 @@ use biolat_model::device::Device;
 use biolat_probe::Probe;
 
 use super::{
-    super::{MeasureVolumes, series_store::SeriesStore, sysfs_thread::SysfsThread},
+    super::{series_store::SeriesStore, sysfs_thread::SysfsThread, volumes::MeasureVolumes},
     Devices, KnownDevice,
 };
 use crate::device::{diskstats::DiskStats, paths, scan_volumes, scan_with_stacks, sysfs};
