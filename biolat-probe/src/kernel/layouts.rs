@@ -3,9 +3,9 @@
 //!
 //! To add a kernel, run `layouts/distill FILE > layouts/VERSION.btf.txt`. FILE is `/sys/kernel/btf/vmlinux` on a machine that
 //! runs the kernel, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Fill in the kernel's column
-//! below and in `layouts/names.rs` with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the header
-//! printed by `bpftool btf dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`,
-//! as four-byte ones; these need `__attribute__((packed))`.
+//! below and in the modules of `layouts` with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the
+//! header printed by `bpftool btf dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in
+//! `struct bio`, as four-byte ones; these need `__attribute__((packed))`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -17,6 +17,7 @@ use biolat_testing::btf::{Member, Writer};
 use super::{Kernel, LinkMembers, UnsupportedKernel};
 
 mod names;
+mod processes;
 
 /// A kernel whose BTF does not describe tracepoints.
 const UNSUPPORTED: &str = "5.4";
