@@ -61,9 +61,9 @@ pub struct KernelLayout {
     pub queue_flags: u32,
     /// `QUEUE_FLAG_BIO_ISSUE_TIME`, as a mask, on kernels with `issue_time_ns`. It is set on queues with io.latency.
     pub queue_has_issue_times: u32,
-    /// Index of the request in the arguments of the tracepoint `block_rq_requeue`: 0, or 1 if the queue comes first (before 5.11,
-    /// but not in late releases of 5.10).
-    pub requeue_argument: u32,
+    /// Offset of the request in the arguments of the tracepoint `block_rq_requeue`, in bytes: 0, or 8 if the queue comes first
+    /// (before 5.11, but not in late releases of 5.10).
+    pub requeue_request: u32,
     /// `task_struct.files`. This and the members up to `request_hctx` are for surveys of requests in flight. All are 0 if one of
     /// them is missing.
     pub task_files: u32,

@@ -1,11 +1,11 @@
 //! Counts requests that return to the queue: because the driver was busy (perhaps before `blk_mq_start_request()`), for a retry
 //! after an error, or, with request-based dm, to take another path.
 
-use aya_ebpf::programs::BtfTracePointContext;
+use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::series::Key;
 
 use crate::{
-    constants::layout_const,
+    constants::field,
     maps::{self, First},
     request::{Completion, is_plain},
 };
@@ -13,11 +13,8 @@ use crate::{
 /// Counts the requeue in the series of its request.
 #[inline(always)]
 pub(crate) fn count(ctx: &BtfTracePointContext) {
-    let request = if layout_const!(requeue_argument) == 0 {
-        Completion::of_request(ctx.arg(0))
-    } else {
-        Completion::of_request(ctx.arg(1))
-    };
+    // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
+    let request = Completion::of_request(field!(u64, ctx.as_ptr().cast(), requeue_request) as *const u8);
     // Here, too, a load through a null pointer could crash the kernel: see `common_case::has_null`.
     if !request.has_disk() || !is_plain(request.flags()) {
         return;

@@ -83,12 +83,30 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
         unsafe {
             // The entry of `OTHER` may still have counts of an earlier series in the same slot, whose device is gone.
             if !entry.as_ref().is_of(owner, series, epoch) {
-                entry.write(Entry::new(owner, series, epoch));
+                begin(entry, owner, series, epoch);
                 return maps::mark_workload(place, epoch);
             }
         }
     }
     place
+}
+
+/// Writes an entry without counts.
+///
+/// # Safety
+///
+/// The entry must be this CPU's own.
+#[inline(always)]
+unsafe fn begin(mut entry: EntryPointer, workload: u64, series: Cell, epoch: u64) {
+    // SAFETY: guaranteed by the caller; an entry consists of integers and has the size and alignment of these words.
+    unsafe {
+        // Volatile, because the compiler would call `memset`, a loop over single bytes that the verifier walks to its end.
+        for word in 0..size_of::<Entry>() / size_of::<u64>() {
+            entry.cast::<u64>().add(word).write_volatile(0);
+        }
+        let entry = entry.as_mut();
+        (entry.workload, entry.series, entry.epoch) = (workload, series.bits(), epoch);
+    }
 }
 
 /// Records a cgroup at its first I/O, and again when its record is stale. `false` if there is no room.

@@ -124,7 +124,7 @@ impl Kernel {
         let alloc_time = btf.member_offset("request", "alloc_time_ns");
         let (bio_issue, bio_issue_kind) = bio_issue(&btf);
         let (queue_flags, queue_has_issue_times) = issue_time_flag(&btf).unwrap_or_default();
-        let requeue_argument = requeue_argument(&btf);
+        let requeue_request = requeue_request(&btf);
         let walk = walk_members(&btf);
         let layout = walk.unwrap_or_default();
         let with_workloads = with_workload_members(&btf, layout);
@@ -155,7 +155,7 @@ impl Kernel {
             bio_issue_kind,
             queue_flags,
             queue_has_issue_times,
-            requeue_argument: requeue_argument.unwrap_or(0),
+            requeue_request: requeue_request.unwrap_or(0),
             ..layout
         };
         // This enumerator was added in the release that renumbered the statuses.
@@ -166,7 +166,7 @@ impl Kernel {
             ops,
             statuses_since_6_10,
             complete: btf.typedef_id(&tracepoint(COMPLETE)).ok_or(UnsupportedKernel::NoTracepoint)?,
-            requeue: requeue_argument.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
+            requeue: requeue_request.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
             refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
@@ -257,13 +257,13 @@ fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
     Some((btf.member_offset("request_queue", "queue_flags")?, 1_u32.checked_shl(bit)?))
 }
 
-/// Returns the index of the request in the arguments of `block_rq_requeue`. `None` if that tracepoint does not exist or has other
+/// Returns the offset of the request in the arguments of `block_rq_requeue`. `None` if that tracepoint does not exist or has other
 /// arguments.
-fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
+fn requeue_request(btf: &Btf<'_>) -> Option<u32> {
     // The first parameter is private data.
     match btf.parameter_count(&tracepoint(REQUEUE))? {
         2 => Some(0),
-        3 => Some(1),
+        3 => Some(size_of::<u64>() as u32),
         _ => None,
     }
 }
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
         assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
         assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
-        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (0, true));
+        assert_eq!((layout.requeue_request, kernel.requeue.is_some()), (0, true));
         assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
         assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
         assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
         assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
-        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (1, true));
+        assert_eq!((layout.requeue_request, kernel.requeue.is_some()), (8, true));
     }
 
     #[test]

@@ -1,9 +1,17 @@
 //! Startup, shutdown, and error messages when startup fails.
 
-use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet, io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command,
+    time::Duration,
+};
 
 use aya::programs::{ProgramInfo, loaded_programs};
-use biolat_probe::{DEFAULT_WORKLOADS, Options, Probe, kernel::Kernel, kernel_btf};
+use biolat_probe::{
+    DEFAULT_WORKLOADS, Options, Probe,
+    kernel::{Kernel, processes::ProcessTracing},
+    kernel_btf,
+    processes::ProcessProbe,
+};
 use biolat_system::host::Host;
 
 use crate::support::{
@@ -83,21 +91,35 @@ fn measures_probe_on_request() {
 #[ignore = "needs root: cargo xtask test"]
 fn verifier_walks_few_instructions() {
     let host = Host::default();
+    let btf = kernel_btf(&host).unwrap();
+    let (kernel, tracing) = (Kernel::from_btf(&btf).unwrap(), ProcessTracing::from_btf(&btf).unwrap());
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
-    let kernel = Kernel::from_btf(&kernel_btf(&host).unwrap()).unwrap();
-    for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
-        let probe = Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap();
-        let walked = probe.program_counts().unwrap().verified_instructions;
-        println!("the verifier walked {walked} instructions with {workloads} workloads");
-        // Kernels before 5.16 do not report the number.
-        assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
+    for workloads in [0, DEFAULT_WORKLOADS] {
+        check_new_programs(&format!("biolat-daemon, {workloads} workloads"), 4, || {
+            Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap()
+        });
     }
-    let _probe = Probe::attach(kernel, &host, 4, &Options { workloads: 0, ..options }).unwrap();
+    for (label, sends_ios) in [("biolat processes", false), ("biolat processes --io", true)] {
+        check_new_programs(label, 2, || {
+            ProcessProbe::load(&kernel, &tracing, &host, 256, sends_ios).unwrap()
+        });
+    }
+}
+
+/// Loads programs and checks each of them: at least `least`.
+fn check_new_programs<T>(label: &str, least: usize, load: impl FnOnce() -> T) {
     // A program of another process can disappear while the kernel's list is being read.
-    let loaded = loaded_programs().flatten().filter(|program| program.name() == b"inflight");
-    let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
-    println!("and {walked} of the program that surveys I/Os in flight");
-    assert!(walked < 15_000, "{walked}");
+    let all = || loaded_programs().flatten().collect::<Vec<_>>();
+    let before: BTreeSet<_> = all().iter().map(ProgramInfo::id).collect();
+    let _loaded = load();
+    let new: Vec<_> = all().into_iter().filter(|program| !before.contains(&program.id())).collect();
+    for program in &new {
+        // Kernels before 5.16 do not report the number.
+        let walked = program.verified_instruction_count().unwrap_or(0);
+        println!("{label}: {}: {walked} instructions", program.name_as_str().unwrap());
+        assert!(walked < 20_000);
+    }
+    assert!(new.len() >= least, "{label}: {} programs", new.len());
 }
 
 #[test]

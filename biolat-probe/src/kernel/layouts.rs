@@ -3,9 +3,9 @@
 //!
 //! To add a kernel, run `layouts/distill FILE > layouts/VERSION.btf.txt`. FILE is `/sys/kernel/btf/vmlinux` on a machine that
 //! runs the kernel, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Fill in the kernel's column
-//! below and in `layouts/names.rs` with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the header
-//! printed by `bpftool btf dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in `struct bio`,
-//! as four-byte ones; these need `__attribute__((packed))`.
+//! below and in the modules of `layouts` with a tool other than the resolver: pahole on FILE, or a compiler's `offsetof` on the
+//! header printed by `bpftool btf dump file FILE format c`. That header may declare one-byte enums, such as `rw_hint` in
+//! `struct bio`, as four-byte ones; these need `__attribute__((packed))`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -17,6 +17,7 @@ use biolat_testing::btf::{Member, Writer};
 use super::{Kernel, LinkMembers, UnsupportedKernel};
 
 mod names;
+mod processes;
 
 /// A kernel whose BTF does not describe tracepoints.
 const UNSUPPORTED: &str = "5.4";
@@ -56,7 +57,7 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("bio_issue_kind",      [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     2,     2,     2]),
     ("queue_flags",         [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,    32,    32,    32]),
     ("queue_has_issue_times", [   0,     0,     0,     0,     0,     0,     0,     0,     0,     0, 1<<16, 1<<16, 1<<16]),
-    ("requeue_argument",    [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("requeue_request",     [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("task_files",          [ 2808,  2848,  1832,  3080,  3080,  3048,  2936,  2936,  2968,  3048,  2984,  3072,  3488]),
     ("files_fdt",           [   32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32]),
     ("fdt_fd",              [    8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
@@ -128,7 +129,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         queue_or_disk, queue_disk, disk_on_queue, disk_id, disk_directory, id_is_sequence,
         flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno,
         sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
-        queue_flags, queue_has_issue_times, requeue_argument,
+        queue_flags, queue_has_issue_times, requeue_request,
         task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
         hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
         request_hctx,
