@@ -77,6 +77,19 @@ pub enum Group {
 /// Number of groups.
 pub const GROUPS: u32 = 3;
 
+/// Number of entries in the counters of a volume: the groups of the first programs, then those of the understudies.
+pub const ENTRIES: u32 = 2 * GROUPS;
+
+/// What the programs of a role have done besides counting, on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Tally {
+    /// Starts that had to make room for others.
+    pub evicted: u64,
+    /// Starts noted and bios counted.
+    pub taken: u64,
+}
+
 impl Group {
     /// Every group, in the order of its counters.
     pub const ALL: [Self; GROUPS as usize] = [Self::Read, Self::Write, Self::Discard];

@@ -6,7 +6,12 @@ use biolat_common::{
     status::STATUSES,
 };
 
-use crate::{bio::Bio, constants::member, maps, start};
+use crate::{
+    bio::Bio,
+    constants::member,
+    maps::{self, Role},
+    start,
+};
 
 /// `BLK_STS_AGAIN`: a bio with `REQ_NOWAIT` that would have waited. It is no I/O; its owner submits another one.
 ///
@@ -14,7 +19,7 @@ use crate::{bio::Bio, constants::member, maps, start};
 const AGAIN: u8 = 12;
 
 #[inline(always)]
-pub(crate) fn count(ctx: &BtfTracePointContext, now: u64) {
+pub(crate) fn count<R: Role>(ctx: &BtfTracePointContext, now: u64) {
     let (queue, bio): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
     let bio = Bio::at(bio);
     let Some(disk) = bio.disk() else { return };
@@ -25,11 +30,12 @@ pub(crate) fn count(ctx: &BtfTracePointContext, now: u64) {
         return;
     }
     let Some(start) = start::take(bio.key(device)) else { return };
+    maps::count_taken::<R>();
     let status = bio.status();
     if status == AGAIN {
         return;
     }
-    let Some(counters) = maps::counters(volume.counters, bio.group()) else { return };
+    let Some(counters) = maps::counters::<R>(volume.counters, bio.group()) else { return };
     let elapsed = start.elapsed(now);
     let in_range = if elapsed < LIMIT_NS { elapsed } else { LIMIT_NS - 1 };
     // SAFETY: this CPU's own counters; see `maps::counters`.

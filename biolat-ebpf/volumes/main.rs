@@ -1,6 +1,10 @@
 //! The programs that measure volumes: one at the submission of a bio, one at its end. They are a separate object, attached only
 //! while there are volumes to measure.
 //!
+//! Each has an understudy, for the runs that the kernel refuses because the program is already running on that CPU: a second
+//! program on the same tracepoint, which runs after it. No marks are needed: an understudy finds that the start has been noted, or
+//! that it has been taken, and does nothing.
+//!
 //! - `bio` reads bios.
 //! - `start` notes when a bio was submitted.
 //! - `complete` counts it.
@@ -27,6 +31,7 @@ mod object;
 mod start;
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
+use maps::{First, Understudy};
 
 /// `block_bio_queue(struct bio *bio)`; before 5.12: `block_bio_queue(struct request_queue *q, struct bio *bio)`
 ///
@@ -35,7 +40,14 @@ use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfT
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L383>
 #[btf_tracepoint(function = "block_bio_queue")]
 fn block_bio_queue(ctx: BtfTracePointContext) -> i32 {
-    start::note(&ctx);
+    start::note::<First>(&ctx);
+    0
+}
+
+/// See [`block_bio_queue`].
+#[btf_tracepoint(function = "block_bio_queue")]
+fn other_bio_queue(ctx: BtfTracePointContext) -> i32 {
+    start::note::<Understudy>(&ctx);
     0
 }
 
@@ -44,8 +56,19 @@ fn block_bio_queue(ctx: BtfTracePointContext) -> i32 {
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L327>
 #[btf_tracepoint(function = "block_bio_complete")]
 fn block_bio_complete(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the helper has no argument and no precondition.
-    let now = unsafe { bpf_ktime_get_ns() };
-    complete::count(&ctx, now);
+    complete::count::<First>(&ctx, now());
     0
+}
+
+/// See [`block_bio_complete`].
+#[btf_tracepoint(function = "block_bio_complete")]
+fn other_bio_complete(ctx: BtfTracePointContext) -> i32 {
+    complete::count::<Understudy>(&ctx, now());
+    0
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no argument and no precondition.
+    unsafe { bpf_ktime_get_ns() }
 }

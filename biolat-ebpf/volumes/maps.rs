@@ -5,7 +5,8 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use biolat_common::volumes::{
-    BioKey, GROUPS, MAX_VOLUMES, SET_STARTS, SETS, Start, VOLUME_CELLS, Volume, VolumeCounters, volume_cell,
+    BioKey, ENTRIES, GROUPS, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, VOLUME_CELLS, Volume,
+    VolumeCounters, volume_cell,
 };
 
 type Set = [Start; SET_STARTS];
@@ -22,13 +23,29 @@ static STARTS: Array<Set, { SETS as usize }> = Array::new();
 /// space creates the inner maps without BTF.
 #[btf_map]
 static COUNTERS: ArrayOfMaps<
-    PerCpuArray<[u64; size_of::<VolumeCounters>() / 8], { GROUPS as usize }>,
+    PerCpuArray<[u64; size_of::<VolumeCounters>() / 8], { ENTRIES as usize }>,
     { MAX_VOLUMES as usize },
 > = ArrayOfMaps::new();
 
-/// Number of starts that had to make room for others.
+/// Of the first programs, and of the understudies.
 #[btf_map]
-static VOLUMES_LOST: PerCpuArray<u64, 1> = PerCpuArray::new();
+static TALLY: PerCpuArray<Tally, 2> = PerCpuArray::new();
+
+/// A program or its understudy. Each has its own counters, because an understudy may run while the first program is preempted.
+pub(crate) trait Role {
+    const NUMBER: u32;
+}
+
+pub(crate) struct First;
+pub(crate) struct Understudy;
+
+impl Role for First {
+    const NUMBER: u32 = 0;
+}
+
+impl Role for Understudy {
+    const NUMBER: u32 = 1;
+}
 
 /// Only its address is used.
 static ANCHOR: u64 = 0;
@@ -48,8 +65,8 @@ pub(crate) fn volume(device: u64) -> Option<&'static Volume> {
 /// This CPU's counters. The kernel does not run a program that is already running on the CPU (since 6.1; before that, an interrupt
 /// may do so, and a count may be lost).
 #[inline(always)]
-pub(crate) fn counters(volume: u32, group: u32) -> Option<*mut VolumeCounters> {
-    COUNTERS.get_value_ptr_mut(volume, &group).map(<*mut _>::cast)
+pub(crate) fn counters<R: Role>(volume: u32, group: u32) -> Option<*mut VolumeCounters> {
+    COUNTERS.get_value_ptr_mut(volume, &(R::NUMBER * GROUPS + group)).map(<*mut _>::cast)
 }
 
 /// The set of starts that a bio belongs to.
@@ -82,9 +99,20 @@ pub(crate) fn write_start(set: *mut Set, place: usize, value: Start) {
 }
 
 #[inline(always)]
-pub(crate) fn count_lost() {
-    if let Some(lost) = VOLUMES_LOST.get_ptr_mut(0) {
+pub(crate) fn count_evicted<R: Role>() {
+    if let Some(tally) = TALLY.get_ptr_mut(R::NUMBER) {
         // SAFETY: this CPU's own value.
-        unsafe { *lost += 1 };
+        unsafe { (*tally).evicted += 1 };
+    }
+}
+
+/// Only an understudy's are of interest.
+#[inline(always)]
+pub(crate) fn count_taken<R: Role>() {
+    if R::NUMBER != First::NUMBER
+        && let Some(tally) = TALLY.get_ptr_mut(R::NUMBER)
+    {
+        // SAFETY: this CPU's own value.
+        unsafe { (*tally).taken += 1 };
     }
 }

@@ -1,13 +1,18 @@
 //! Notes when a bio of a volume is submitted.
 
-use aya_ebpf::{EbpfContext as _, helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
+use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::volumes::{BioKey, SET_STARTS, Start};
 
-use crate::{bio::Bio, constants::member, maps};
+use crate::{
+    bio::Bio,
+    constants::member,
+    maps::{self, First, Role},
+    now,
+};
 
 /// Every bio of every device comes here, so a bio of another device must cost little.
 #[inline(always)]
-pub(crate) fn note(ctx: &BtfTracePointContext) {
+pub(crate) fn note<R: Role>(ctx: &BtfTracePointContext) {
     // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
     let bio = Bio::at(member!(u64, ctx.as_ptr().cast::<u8>(), volumes.start_bio) as *const u8);
     let Some(disk) = bio.disk() else { return };
@@ -15,28 +20,34 @@ pub(crate) fn note(ctx: &BtfTracePointContext) {
     if maps::volume(device).is_none() {
         return;
     }
-    // SAFETY: the helper has no argument and no precondition.
-    let now = unsafe { bpf_ktime_get_ns() };
-    store(bio.key(device), now, bio.bytes());
+    store::<R>(bio.key(device), now(), bio.bytes());
 }
 
 /// Stores a start in a free place of its set. If there is none, the oldest start of the set is lost, which may be that of a bio
-/// whose completion was never seen.
+/// whose end was never seen. So is an earlier start of a bio at the same address.
 #[inline(always)]
-fn store(key: BioKey, now: u64, bytes: u32) {
+fn store<R: Role>(key: BioKey, now: u64, bytes: u32) {
     let Some(set) = maps::starts(key) else { return };
     let mut place = 0;
     let mut oldest = 0;
     for candidate in 0..SET_STARTS {
         let start = maps::read_start(set, candidate);
+        if key.owns(start) {
+            if R::NUMBER != First::NUMBER {
+                return;
+            }
+            maps::count_evicted::<R>();
+            return maps::write_start(set, candidate, key.start(now, bytes));
+        }
         let age = if start.is_free() { u64::MAX } else { start.elapsed(now) };
         if age > oldest {
             (place, oldest) = (candidate, age);
         }
     }
     if oldest != u64::MAX {
-        maps::count_lost();
+        maps::count_evicted::<R>();
     }
+    maps::count_taken::<R>();
     maps::write_start(set, place & (SET_STARTS - 1), key.start(now, bytes));
 }
 

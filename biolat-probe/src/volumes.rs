@@ -14,7 +14,10 @@ use aya::{
 };
 use biolat_common::{
     constants::Constants,
-    volumes::{GROUPS, Group, MAX_VOLUMES, Volume, VolumeCounters, volume_cell},
+    volumes::{
+        ENTRIES, GROUPS, Group, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, Volume, VolumeCounters,
+        volume_cell,
+    },
 };
 use biolat_system::host::Host;
 
@@ -42,6 +45,10 @@ struct Plain<T>(T);
 unsafe impl aya::Pod for Plain<Volume> {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Plain<VolumeCounters> {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Plain<Tally> {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Plain<[Start; SET_STARTS]> {}
 
 type Counters = PerCpuArray<MapData, Plain<VolumeCounters>>;
 
@@ -50,20 +57,30 @@ type Counters = PerCpuArray<MapData, Plain<VolumeCounters>>;
 pub struct VolumeLosses {
     /// Starts that had to make room for others.
     pub evicted: u64,
-    /// Runs that the kernel refused because the program was already running on that CPU. A refused start is one of an I/O, and so is
-    /// a refused end.
+    /// Runs that the kernel refused because the program was already running on that CPU, and that no understudy took.
     pub refused: u64,
 }
+
+/// Names of the understudies.
+const UNDERSTUDIES: [&str; 2] = ["other_bio_queue", "other_bio_complete"];
 
 /// The programs in the kernel. Dropping this removes them.
 pub struct VolumeProbe {
     /// At the start and at the end of a bio.
     programs: [OwnedFd; 2],
+    /// `None` where the kernel refuses no runs.
+    understudies: Option<[OwnedFd; 2]>,
+    /// Whether the understudies are needed: the kernel has refused a run.
+    needs_understudies: bool,
     /// Empty unless they are attached.
     links: Vec<OwnedFd>,
     volumes: Array<MapData, Plain<Volume>>,
+    starts: Array<MapData, Plain<[Start; SET_STARTS]>>,
     all_counters: ArrayOfMaps<MapData>,
-    lost: PerCpuArray<MapData, u64>,
+    tally: PerCpuArray<MapData, Plain<Tally>>,
+    /// Starts that were removed when the understudies were attached.
+    removed: u64,
+    losses: VolumeLosses,
     /// The counters of the measured volumes, by device id, with their index.
     counters: BTreeMap<u64, (u32, Counters)>,
     /// The next index to use, if it is free. An index is not used again at once, because a run may be using it.
@@ -89,15 +106,44 @@ impl VolumeProbe {
         let Plain(current) = self.volumes.get(&cell, 0).context("cannot read the volumes")?;
         let Some(index) = self.free_index().filter(|_| current.device == 0) else { return Ok(false) };
         let counters: Counters =
-            PerCpuArray::create(GROUPS, 0).context("cannot create counters for a volume")?;
+            PerCpuArray::create(ENTRIES, 0).context("cannot create counters for a volume")?;
         self.all_counters.set(index, counters.map(), 0).context("cannot add counters for a volume")?;
         self.write(cell, Volume { device, counters: index, padding: 0 })?;
         self.counters.insert(device, (index, counters));
         self.next = (index + 1) % MAX_VOLUMES;
         if self.links.is_empty() {
-            for program in &self.programs {
-                let link = sys::attach(program.as_fd()).context("cannot attach the programs for volumes")?;
-                self.links.push(link);
+            self.attach_all()?;
+        }
+        Ok(true)
+    }
+
+    /// Attaches the programs that are not attached yet. An understudy comes after its program, so that it runs after it.
+    fn attach_all(&mut self) -> Result<()> {
+        let understudies = self.understudies.iter().flatten().filter(|_| self.needs_understudies);
+        for program in self.programs.iter().chain(understudies).skip(self.links.len()) {
+            let link = sys::attach(program.as_fd()).context("cannot attach the programs for volumes")?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// Attaches the understudies if the kernel has refused a run. Returns whether it attached them.
+    pub fn attach_understudies(&mut self) -> Result<bool> {
+        let is_needed = self.understudies.is_some() && !self.needs_understudies && self.losses.refused > 0;
+        if !is_needed || self.links.is_empty() {
+            return Ok(false);
+        }
+        self.needs_understudies = true;
+        self.attach_all()?;
+        // A bio whose end was refused has left its start. An understudy would take it for that of the next bio at the same address.
+        for set in 0..SETS {
+            let Plain(starts) = self.starts.get(&set, 0).context("cannot read the starts")?;
+            let left = starts.iter().filter(|start| !start.is_free()).count();
+            if left > 0 {
+                self.starts
+                    .set(set, Plain([Start::default(); SET_STARTS]), 0)
+                    .context("cannot remove starts")?;
+                self.removed += left as u64;
             }
         }
         Ok(true)
@@ -123,41 +169,47 @@ impl VolumeProbe {
         self.volumes.set(cell, Plain(volume), 0).context("cannot change the volumes")
     }
 
-    /// Returns the counters of a measured device, summed over the CPUs. They wrap.
+    /// Returns the counters of a measured device, summed over the CPUs and both roles. They wrap.
     pub fn read(&self, device: u64, group: Group) -> Result<VolumeCounters> {
         let (_, counters) = self.counters.get(&device).context("the volume is not measured")?;
-        let mut values = Vec::new();
-        self.cpus.read(counters, group as u32, &mut values).context("cannot read a volume")?;
         let mut sum = VolumeCounters::ZERO;
-        for Plain(value) in values {
-            sum.bytes = sum.bytes.wrapping_add(value.bytes);
-            sum.total_ns = sum.total_ns.wrapping_add(value.total_ns);
-            let add = |(sum, count): (&mut u32, u32)| *sum = sum.wrapping_add(count);
-            sum.errors.iter_mut().zip(value.errors).for_each(add);
-            sum.cells.iter_mut().zip(value.cells).for_each(add);
+        let mut values = Vec::new();
+        for entry in (group as u32..ENTRIES).step_by(GROUPS as usize) {
+            self.cpus.read(counters, entry, &mut values).context("cannot read a volume")?;
+            values.iter().for_each(|Plain(value)| add(&mut sum, value));
         }
         Ok(sum)
     }
 
-    /// Whether the programs are attached.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
-        !self.links.is_empty()
-    }
-
     /// Returns the losses since the programs were loaded.
-    pub fn losses(&self) -> Result<VolumeLosses> {
-        let mut values = Vec::new();
-        self.cpus.read(&self.lost, 0, &mut values).context("cannot read the lost I/Os of volumes")?;
+    pub fn losses(&mut self) -> Result<VolumeLosses> {
         let refused = |program: &OwnedFd| -> Result<u64> {
             let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
             Ok(info.counts.recursion_misses)
         };
-        Ok(VolumeLosses {
-            evicted: values.iter().sum(),
-            refused: self.programs.iter().map(refused).sum::<Result<_>>()?,
-        })
+        // Read first: an understudy takes a run only after it was refused.
+        let refused: u64 = self.programs.iter().map(refused).sum::<Result<_>>()?;
+        let mut sum = Tally::default();
+        let mut values = Vec::new();
+        for role in 0..2 {
+            self.cpus.read(&self.tally, role, &mut values).context("cannot read the lost I/Os of volumes")?;
+            for Plain(Tally { evicted, taken }) in &values {
+                sum.evicted += evicted;
+                sum.taken += taken;
+            }
+        }
+        let refused = refused.saturating_sub(sum.taken).max(self.losses.refused);
+        self.losses = VolumeLosses { evicted: sum.evicted + self.removed, refused };
+        Ok(self.losses)
     }
+}
+
+fn add(sum: &mut VolumeCounters, value: &VolumeCounters) {
+    sum.bytes = sum.bytes.wrapping_add(value.bytes);
+    sum.total_ns = sum.total_ns.wrapping_add(value.total_ns);
+    let add = |(sum, count): (&mut u32, &u32)| *sum = sum.wrapping_add(*count);
+    sum.errors.iter_mut().zip(&value.errors).for_each(add);
+    sum.cells.iter_mut().zip(&value.cells).for_each(add);
 }
 
 fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<VolumeProbe> {
@@ -166,17 +218,25 @@ fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<
     let mut object =
         EbpfLoader::new().btf(None).load(&relocated).context("cannot load the programs for volumes")?;
     let btf = &tracing.tracepoints().context("cannot write BTF for the loader")?;
-    let mut program = |name: &str| {
-        load_attachable(&mut object, name, name, btf).context("cannot load the programs for volumes")
+    let mut program = |name: &str, tracepoint: &str| {
+        load_attachable(&mut object, name, tracepoint, btf).context("cannot load the programs for volumes")
     };
-    let programs = [program(QUEUE)?, program(COMPLETE)?];
+    let programs = [program(QUEUE, QUEUE)?, program(COMPLETE, COMPLETE)?];
+    let [queue, complete] = UNDERSTUDIES;
+    let understudies =
+        if kernel.refuses_runs { Some([program(queue, QUEUE)?, program(complete, COMPLETE)?]) } else { None };
     let mut maps = MapSet::Loaded(&mut object, None);
     Ok(VolumeProbe {
         programs,
+        understudies,
+        needs_understudies: false,
         links: Vec::new(),
         volumes: maps.take("VOLUMES")?.try_into()?,
         all_counters: array_of_maps(maps.take("COUNTERS")?)?,
-        lost: maps.take("VOLUMES_LOST")?.try_into()?,
+        starts: maps.take("STARTS")?.try_into()?,
+        tally: maps.take("TALLY")?.try_into()?,
+        removed: 0,
+        losses: VolumeLosses::default(),
         counters: BTreeMap::new(),
         next: 0,
         cpus,

@@ -183,9 +183,15 @@ impl Volumes {
     }
 
     /// Returns the losses, by reason; empty if volumes are not measured.
-    fn losses(&self) -> Result<BTreeMap<Name, u64>> {
-        let Some(probe) = &self.probe else { return Ok(BTreeMap::new()) };
+    fn losses(&mut self) -> Result<BTreeMap<Name, u64>> {
+        let Some(probe) = &mut self.probe else { return Ok(BTreeMap::new()) };
         let VolumeLosses { evicted, refused } = probe.losses()?;
+        if probe.attach_understudies()? {
+            log::info!(
+                "the kernel refused the programs for volumes {refused} runs, because they were already running on the CPU: from now \
+                 on a second pair of programs counts such I/Os"
+            );
+        }
         Ok(BTreeMap::from([("evicted".into(), evicted), ("recursion".into(), refused)]))
     }
 }

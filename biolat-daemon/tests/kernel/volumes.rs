@@ -84,23 +84,27 @@ fn check_counts(kind: &str, volume: &str) {
     };
     let (reads, writes, discards) = (grown("read"), grown("write"), grown("discard"));
     println!("{kind}: {reads:?} reads, {writes:?} writes, {discards:?} discards");
+    // The kernel may refuse a few runs until the understudies are attached.
+    let lost =
+        |figures: &Figures, reason| figures.value("biolat_volume_lost_ios_total", &[("reason", reason)]);
+    let refused = (lost(&after.0, "recursion") - lost(&before.0, "recursion")) as u64;
+    let agrees = |counted: u64, expected: u64| counted <= expected && counted + refused >= expected;
     // Something else may read the volume's partition table.
-    assert!(reads.0 >= READS && reads.0 < READS + 16, "{kind}: {reads:?}");
-    assert_eq!(writes, (WRITES, WRITES * BLOCK), "{kind}");
+    assert!(agrees(reads.0, READS) || (READS..READS + 16).contains(&reads.0), "{kind}: {reads:?}");
+    assert!(agrees(writes.0, WRITES) && writes.1 == writes.0 * BLOCK, "{kind}: {writes:?}");
     if has_discards {
-        assert_eq!(discards.0, 5, "{kind}");
+        assert!(agrees(discards.0, 5), "{kind}: {discards:?}");
     }
     // RAM disks without statistics count nothing.
-    if after.1.all_completions() > 0 {
+    if after.1.all_completions() > 0 && refused == 0 {
         assert_eq!(reads, in_statistics(READ), "{kind}");
         assert_eq!(writes, in_statistics(WRITE), "{kind}");
         // Neither zram nor md accounts discards.
         if has_discards && volume.starts_with("dm") {
             assert_eq!(discards, in_statistics(DISCARD), "{kind}");
         }
+        assert_eq!(lost(&after.0, "evicted"), 0.0, "{kind}");
     }
-    let lost = |reason| after.0.value("biolat_volume_lost_ios_total", &[("reason", reason)]);
-    assert_eq!((lost("evicted"), lost("recursion")), (0.0, 0.0), "{kind}");
     assert!(after.0.histogram("total", volume, "read").is_none(), "{kind}: counted as a drive");
 }
 
@@ -236,6 +240,44 @@ fn waits_while_suspended_count() {
     assert_eq!(ios(&after, &mapped.name, "read") - ios(&before, &mapped.name, "read"), 1);
     let told = after.seconds("volume", &mapped.name, "read") - before.seconds("volume", &mapped.name, "read");
     assert!((0.5..1.5).contains(&told), "{told}");
+}
+
+/// Since Linux 7.0 a program may be preempted, and then the kernel refuses to run it on that CPU.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn understudies_count_refused_runs() {
+    const BLOCKS: u64 = 2_000;
+    if release() < Release(7, 0) {
+        return;
+    }
+    let disk = disk();
+    let mapped = linear(&disk);
+    let daemon = daemon();
+    wait_until_shown(&daemon, &mapped.name);
+    let path = block::path(&mapped.name);
+    let load = || {
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| Target::open(&path).write(BLOCKS / 8));
+            }
+        });
+    };
+    for _ in 0..100 {
+        load();
+        if bpf::volume_links(daemon.pid()) == 4 {
+            break;
+        }
+    }
+    assert_eq!(bpf::volume_links(daemon.pid()), 4, "no run was refused");
+    let before = daemon.fresh();
+    for _ in 0..10 {
+        load();
+    }
+    let after = daemon.fresh();
+    let lost = |figures: &Figures| figures.value("biolat_volume_lost_ios_total", &[("reason", "recursion")]);
+    println!("{} lost before, {} in all", lost(&before), lost(&after));
+    assert_eq!(ios(&after, &mapped.name, "write") - ios(&before, &mapped.name, "write"), 10 * BLOCKS);
+    assert_eq!(lost(&after), lost(&before));
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
 /// Returns the number of a daemon's links to the tracepoints of bios.
 pub(crate) fn volume_links(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
-    let volumes = ids("prog", &["block_bio_queue", "block_bio_complete"]);
+    let volumes =
+        ids("prog", &["block_bio_queue", "block_bio_complete", "other_bio_queue", "other_bio_complete"]);
     let is_link = |path: &PathBuf| field(path, "link_id:").is_some();
     let ours = entries.map(|entry| entry.unwrap().path()).filter(is_link);
     ours.filter(|path| field(path, "prog_id:").is_some_and(|id| volumes.contains(&id))).count()
