@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use biolat_model::device::Holder;
 use biolat_system::host::Host;
 
 use super::sysfs::{clean, is_shortage};
@@ -76,7 +77,8 @@ impl Mounts {
         let mounted = self.0.get(device).or_else(by_mapper);
         let point = mounted.filter(|mounted| !mounted.is_volume).and_then(|mounted| mounted.point.as_deref());
         let volumes = mounted.into_iter().flat_map(|mounted| &mounted.volumes);
-        point.map(|point| ("mount", point)).into_iter().chain(volumes.map(|name| ("persistent_volume", &**name)))
+        let volumes = volumes.map(|name| (Holder::PERSISTENT_VOLUME, &**name));
+        point.map(|point| ("mount", point)).into_iter().chain(volumes)
     }
 }
 
