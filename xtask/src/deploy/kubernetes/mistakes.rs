@@ -22,7 +22,12 @@ const MISTAKES: [(&str, &str, &str, &str); 32] = [
         "/var/log/containers",
         "may write to container-logs",
     ),
-    ("default", " path: /var/lib/kubelet/pods", " path: /var/lib/kubelet", "has the host path /var/lib/kubelet"),
+    (
+        "default",
+        " path: /var/lib/kubelet/pods",
+        " path: /var/lib/kubelet",
+        "has the host path /var/lib/kubelet",
+    ),
     (
         "default",
         "/var/lib/kubelet/pods\n              readOnly: true",
