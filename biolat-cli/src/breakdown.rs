@@ -1,4 +1,4 @@
-//! How a window is broken down: one histogram for all I/O, or one for each device, each op, or both.
+//! How a window is broken down: one histogram for all I/O, or one for each device or volume, each op, or both.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,25 @@ use biolat_collect::cpus::CpuNodes;
 use biolat_common::series::Phase;
 use biolat_model::{device::Group, saturating::add, snapshot::Inflight};
 
-use super::window::{DeviceWindow, Figures, Window};
+use super::{
+    claims::{self, Claim},
+    window::{DeviceWindow, Figures, Window},
+};
 
 /// Why the workloads are unknown.
 pub(super) const NO_WORKLOADS: &str = "no workloads are counted there: that biolat-daemon runs with --workloads off, or its \
                                        kernel does not record the cgroup of an I/O";
+
+const NO_CLAIMS: &str =
+    "no persistent volume is mounted from these drives (in a pod, the chart's volumeNames shows them)";
 
 /// The parts of a window that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
     /// A block for each device.
     pub(super) by_device: bool,
+    /// A block for each persistent volume, instead of one for each device.
+    pub(super) by_claim: bool,
     /// A block for each op.
     pub(super) by_op: bool,
     /// The latencies to show.
@@ -33,10 +41,12 @@ pub(super) struct Breakdown {
 /// One histogram, or several side by side, and the figures that go with it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block<'a> {
-    /// `None` for all devices.
+    /// `None` for all devices, or those of a claim.
     pub(super) device: Option<&'a DeviceWindow>,
     /// How many devices are below it: 0 for a drive.
     pub(super) depth: u32,
+    /// `None` if it is not for a claim.
+    pub(super) claim: Option<Claim<'a>>,
     /// `None` for all ops.
     pub(super) op: Option<&'a str>,
     /// Figures of the block.
@@ -68,6 +78,8 @@ impl Breakdown {
             Some("completions by CPU are unknown there")
         } else if self.who && without_workloads {
             Some(NO_WORKLOADS)
+        } else if self.by_claim && claims::of(window).is_empty() {
+            Some(NO_CLAIMS)
         } else {
             None
         }
@@ -75,14 +87,18 @@ impl Breakdown {
 
     /// Blocks with activity. The block for everything is always included.
     pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
-        let groups: Vec<(Option<&DeviceWindow>, u32, Vec<&DeviceWindow>)> = if self.by_device {
+        type Part<'a> = (Option<&'a DeviceWindow>, u32, Option<Claim<'a>>, Vec<&'a DeviceWindow>);
+        let parts: Vec<Part<'a>> = if self.by_claim {
+            let claims = claims::of(window).into_iter();
+            claims.map(|claim| (None, 0, Some(claim.clone()), claim.devices)).collect()
+        } else if self.by_device {
             let layers = window.layers().into_iter();
-            layers.map(|(device, depth)| (Some(device), depth, vec![device])).collect()
+            layers.map(|(device, depth)| (Some(device), depth, None, vec![device])).collect()
         } else {
-            vec![(None, 0, window.devices.iter().collect())]
+            vec![(None, 0, None, window.devices.iter().collect())]
         };
         let mut blocks = Vec::new();
-        for (device, depth, members) in groups {
+        for (device, depth, claim, members) in parts {
             let unseen = |op: Option<&str>| {
                 let mut unseen = BTreeMap::new();
                 let all = members.iter().flat_map(|member| &member.unseen);
@@ -97,7 +113,15 @@ impl Breakdown {
                     figures += &member.all();
                 }
                 let inflight = members.iter().map(|member| member.inflight).reduce(both);
-                blocks.push(Block { device, depth, op: None, figures, unseen: unseen(None), inflight });
+                blocks.push(Block {
+                    device,
+                    depth,
+                    claim,
+                    op: None,
+                    figures,
+                    unseen: unseen(None),
+                    inflight,
+                });
                 continue;
             }
             let mut ops: BTreeMap<&str, Figures> = BTreeMap::new();
@@ -111,13 +135,14 @@ impl Breakdown {
             blocks.extend(ops.into_iter().map(|(op, figures)| Block {
                 device,
                 depth,
+                claim: claim.clone(),
                 op: Some(op),
                 figures,
                 unseen: unseen(Some(op)),
                 inflight: None,
             }));
         }
-        let is_whole = !self.by_device && !self.by_op;
+        let is_whole = !self.by_device && !self.by_claim && !self.by_op;
         blocks.retain(|block| is_whole || block.is_busy());
         blocks
     }
@@ -134,12 +159,26 @@ impl Block<'_> {
 
     /// Whether the latency of a phase is recorded for its device, or for any device.
     pub(super) fn has(&self, phase: Phase, window: &Window) -> bool {
-        self.device
-            .map_or_else(|| window.devices.iter().any(|device| device.has(phase)), |device| device.has(phase))
+        self.devices(window).iter().any(|device| device.has(phase))
+    }
+
+    /// The devices whose figures it adds up.
+    pub(super) fn devices<'w>(&self, window: &'w Window) -> Vec<&'w DeviceWindow>
+    where
+        Self: 'w,
+    {
+        match (self.device, &self.claim) {
+            (Some(device), _) => vec![device],
+            (None, Some(claim)) => claim.devices.clone(),
+            (None, None) => window.devices.iter().collect(),
+        }
     }
 
     /// Name in words: `vda read`, `every device and op`.
     pub(super) fn name(&self) -> String {
+        if let Some(claim) = &self.claim {
+            return self.op.map_or_else(|| claim.volume.to_owned(), |op| format!("{} {op}", claim.volume));
+        }
         match (self.device, self.op) {
             (None, None) => "every device and op".to_owned(),
             (None, Some(op)) => format!("{op} on every device"),

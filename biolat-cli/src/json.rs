@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::{
     breakdown::{Block, Breakdown},
+    claims::Claim,
     findings,
     output::json_line,
     window::Window,
@@ -57,6 +58,11 @@ struct WindowJson<'a> {
 struct BlockJson<'a> {
     device: Option<&'a str>,
     op: Option<&'a str>,
+    /// The persistent volume and its devices, for `--by claim`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    persistent_volume: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<&'a str>>,
     ios: u64,
     bytes: u64,
     errors: &'a BTreeMap<Name, u64>,
@@ -104,6 +110,8 @@ pub(super) fn line(
             .map(|block| BlockJson {
                 device: block.device.map(|device| device.name.as_str()),
                 op: block.op,
+                persistent_volume: block.claim.as_ref().map(|claim| claim.volume),
+                devices: block.claim.as_ref().map(Claim::device_names),
                 ios: block.figures.ios(),
                 bytes: block.figures.bytes,
                 errors: &block.figures.errors,

@@ -5,6 +5,7 @@
 
 mod bimodal;
 mod breakdown;
+mod claims;
 pub mod cli;
 mod findings;
 mod intervals;
@@ -319,6 +320,7 @@ fn every_block() -> breakdown::Breakdown {
 fn everything() -> breakdown::Breakdown {
     breakdown::Breakdown {
         by_device: true,
+        by_claim: false,
         by_op: true,
         phases: biolat_common::series::Phase::ALL.to_vec(),
         sizes: true,

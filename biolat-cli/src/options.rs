@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use biolat_daemon::shared_options::SeccompOptions;
 use biolat_model::{device::Selection, interval};
 use biolat_system::{host::Host, terminal::Color};
-use clap::{Args, builder::TypedValueParser, error::ErrorKind};
+use clap::{Args, ValueEnum, builder::TypedValueParser, error::ErrorKind};
 
 use super::{past_time::PastTime, target::Target};
 
@@ -233,6 +233,13 @@ pub struct HistogramOptions {
     #[arg(short = 'D', long)]
     pub by_device: bool,
 
+    /// One histogram per persistent volume of Kubernetes, with the figures of the devices that it is on
+    ///
+    /// The volume is shown and not its claim, because biolat does not ask Kubernetes: `kubectl get pv` lists the claim of each
+    /// volume. If other volumes or programs use the same device, their I/O is included.
+    #[arg(long, value_name = "WHAT", conflicts_with = "by_device")]
+    pub by: Option<By>,
+
     /// One histogram per op: read, write, flush, …
     #[arg(short = 'F', long)]
     pub by_op: bool,
@@ -256,6 +263,13 @@ pub struct HistogramOptions {
     /// Latencies in milliseconds
     #[arg(short, long)]
     pub milliseconds: bool,
+}
+
+/// What each histogram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Persistent volume claims, by the volume's name
+    Claim,
 }
 
 /// Parses a [`Target`]. Unlike the errors of clap's own parsers, its errors do not quote the value, which can contain a password.

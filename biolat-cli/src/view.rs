@@ -10,7 +10,7 @@ use biolat_system::{
 use crate::{
     breakdown::Breakdown,
     findings,
-    options::{CommonOptions, HistogramOptions},
+    options::{By, CommonOptions, HistogramOptions},
     output::write,
     text::TextStyle,
     window::Window,
@@ -41,8 +41,13 @@ impl View {
             (false, true) => vec![Phase::Total],
             (false, false) => vec![Phase::Device],
         };
-        let breakdown =
-            Breakdown { by_device: options.by_device, by_op: options.by_op, phases, ..Breakdown::default() };
+        let breakdown = Breakdown {
+            by_device: options.by_device,
+            by_claim: options.by == Some(By::Claim),
+            by_op: options.by_op,
+            phases,
+            ..Breakdown::default()
+        };
         Self::new(breakdown, options.milliseconds, options.fine, common)
     }
 

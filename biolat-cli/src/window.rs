@@ -59,6 +59,8 @@ pub(super) struct DeviceWindow {
     pub(super) holders: Vec<String>,
     /// Devices stacked on it at any depth, nearest first, with the depth.
     pub(super) above: Vec<(String, u32)>,
+    /// Names of the persistent volumes on it, with their depth.
+    pub(super) claimed: BTreeMap<String, u32>,
     /// Whether the latency of each phase is recorded, in the order of [`Phase`].
     pub(super) phases: [bool; PHASES],
     /// Which latencies are missing, and the command that enables them; empty if none are missing.
@@ -252,7 +254,8 @@ impl DeviceWindow {
         let unseen = after.unseen.iter().map(|(group, count)| (*group, count.saturating_sub(had(group))));
         let completions = &after.spread.completions;
         let Device { name, volume, stack, .. } = &after.device;
-        let is_device = |holder: &&Holder| !matches!(holder.kind.as_str(), "mount" | "persistent_volume");
+        let is_device =
+            |holder: &&Holder| !matches!(holder.kind.as_str(), "mount" | Holder::PERSISTENT_VOLUME);
         Self {
             name: name.clone(),
             model: after.device.description(),
@@ -264,6 +267,7 @@ impl DeviceWindow {
                 .collect(),
             rotational: after.device.rotational,
             holders: after.device.holders.clone(),
+            claimed: persistent_volumes(&after.device),
             phases: after.phases,
             hint: after.lacks.clone(),
             inflight: after.inflight,
@@ -285,6 +289,15 @@ impl DeviceWindow {
     pub(super) fn has(&self, phase: Phase) -> bool {
         self.phases[phase as usize]
     }
+}
+
+/// The persistent volumes on a device. A volume can be at several depths: then the smallest.
+fn persistent_volumes(device: &Device) -> BTreeMap<String, u32> {
+    let mut volumes = BTreeMap::new();
+    for holder in device.stack.iter().filter(|holder| holder.kind == Holder::PERSISTENT_VOLUME) {
+        volumes.entry(holder.name.clone()).or_insert(holder.depth);
+    }
+    volumes
 }
 
 impl Figures {

@@ -14,6 +14,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
 from annotations import annotations
+from claims import WHO_LINK, claims
 from daemon import figures
 from devices import completions, details, latency, load
 from fail_slow import fail_slow
@@ -24,7 +25,7 @@ from mistakes import undetected
 from sizes import sizes
 from unfinished import hangs, slow
 from variables import variables
-from workloads import workloads
+from workloads import WHO, workloads
 
 HERE = pathlib.Path(__file__).parent
 
@@ -55,14 +56,15 @@ def build(histograms):
     board.readonly()
     variables(board)
     annotations(board)
-    for part in (fleet, fail_slow, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
+    for part in (fleet, fail_slow, claims, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
         part(board, histograms)
     built = board.build()
     arrange(built.panels)
     # Grafana assigns the dashboard's id on import. Panels keep their ids, because links contain them.
     for place, panel in enumerate(each(built.panels), 1):
         panel.id_val = place
-    text = JSONEncoder(sort_keys=True, indent=1).encode(built)
+    who = next(panel.id_val for panel in each(built.panels) if panel.title == WHO)
+    text = JSONEncoder(sort_keys=True, indent=1).encode(built).replace(WHO_LINK, f"viewPanel={who}")
     return text.replace("{\n", '{\n "id": null,\n', 1) + "\n"
 
 

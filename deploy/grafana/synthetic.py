@@ -92,7 +92,11 @@ def drive(
     samples = Samples(labels, still=hangs)
     scale = 64 if spins else 1
     yield f'biolat_device_info{{{labels},model="{model}",rotational="{int(spins)}"}}', "1x6"
-    yield f'biolat_device_holder_info{{{labels},holder="dm-0",depth="1"}}', "1x6"
+    volume = f"pv-{node}-{device}"
+    holder = label_set(holder="dm-0", kind="persistent_volume", name=volume, depth="1")
+    yield f"biolat_device_holder_info{{{labels},{holder}}}", "1x6"
+    claim = label_set(cluster=cluster, persistentvolume=volume, claim_namespace="shop", name=f"data-{node}")
+    yield f"kube_persistentvolume_claim_ref{{{claim}}}", "1x6"
     yield f'ALERTS{{{labels},alertname="BlockDeviceHung",alertstate="firing",severity="critical"}}', "1x6"
     yield f"biolat_oldest_inflight_seconds{{{labels}}}", f"{HANGS_FOR if hangs else 1}x6"
     for phase in ("admission", *(() if "device" in phases else ("device",))):
@@ -203,6 +207,8 @@ def fleet_test(kind, board):
         else:
             # Count all lines over all points.
             conditions.append(f"count(last_over_time(({query})[4m:1m])) <= bool {most}")
+        if title == "Worst claims now" and place == 0:
+            conditions.append(f"(count({query}) == bool 20) * (max({query}) == bool {HANGS_FOR})")
         if title == "Worst drives now":
             # The hung drive has no latencies.
             conditions.append(f"count({query}) >= bool 19")

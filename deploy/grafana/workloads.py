@@ -6,6 +6,7 @@ from panels import lines, row
 BY_CGROUP = (*BY_DEVICE, "cgroup")
 BY_NAME = (*BY_DEVICE, "name")
 LATENCY = "biolat_workload_latency_seconds"
+WHO = "Who keeps the drive busy"
 
 
 def _named(aggregation, expression, window):
@@ -97,7 +98,7 @@ def workloads(board, histograms):
             ten("sum", of_counter("biolat_workload_io_bytes_total")),
         ),
         panel(
-            "Who keeps the drive busy",
+            WHO,
             f"Share of the drive's time. {chosen}",
             "percentunit",
             on_busiest_drive("sum", lambda window: _share(histograms, window)),

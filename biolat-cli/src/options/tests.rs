@@ -5,7 +5,7 @@ use std::time::Duration;
 use biolat_system::terminal::Color;
 use clap::{CommandFactory as _, Parser as _};
 
-use super::{CommonOptions, devices};
+use super::{By, CommonOptions, devices};
 use crate::cli::{AtCommand, Cli, Command, HistCommand, SlowCommand, TableCommand, WorstCommand};
 
 fn parse(line: &str) -> Result<Cli, String> {
@@ -46,6 +46,13 @@ fn accepts_biolatencys_options() {
     assert!(histogram.by_device && histogram.by_op && histogram.queued && windows.interval.is_none());
     assert_eq!(common.devices.devices, ["sdc"]);
     assert!(hist("").common.devices.selection().unwrap().is_none());
+}
+
+#[test]
+fn histograms_are_by_claim_or_by_device() {
+    assert_eq!(hist("--by claim -F").histogram.by, Some(By::Claim));
+    assert!(parse("hist --by claim -D").unwrap_err().contains("cannot be used with '--by-device'"));
+    assert!(parse("since -2h --by pod").unwrap_err().contains("possible values: claim"));
 }
 
 #[test]

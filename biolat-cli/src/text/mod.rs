@@ -25,6 +25,7 @@ use biolat_system::terminal::{Highlight, Terminal, wrapped};
 
 use super::{
     breakdown::{Block, Breakdown},
+    claims::Claim,
     findings::{inflight, missing_admission, overdue},
     window::{DeviceWindow, Window},
 };
@@ -80,6 +81,9 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
 
 impl TextStyle {
     fn blocks(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
+        if let Some(missing) = breakdown.missing(window) {
+            return self.note(text, Highlight::Note, missing);
+        }
         let blocks = breakdown.blocks(window);
         if blocks.iter().all(|block| !block.is_busy()) {
             let is_idle = window.devices.iter().all(|device| device.inflight.is_none());
@@ -125,6 +129,9 @@ impl TextStyle {
             self.indented(text, Highlight::Strong, &inflight);
         }
         self.faults(text, block);
+        if let Some(note) = block.claim.as_ref().and_then(Claim::note) {
+            self.indented(text, Highlight::Note, &note);
+        }
         self.missing_latency(text, block, window, breakdown);
     }
 
@@ -209,18 +216,15 @@ impl TextStyle {
     fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
         // A volume has no other latency.
         let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total)
-            || block.device.is_some_and(|device| device.volume.is_some());
+            || block.devices(window).iter().all(|device| device.volume.is_some());
         let with_device_latency = block.figures.of(Phase::Device).count();
         let without = block.figures.ios().saturating_sub(with_device_latency);
         if is_total_alone || without == 0 {
             return;
         }
-        let devices: Vec<&DeviceWindow> = match block.device {
-            Some(device) => vec![device],
-            None => window.devices.iter().collect(),
-        };
         let is_busy = |device: &&DeviceWindow| device.all().ios() > 0 && !device.hint.is_empty();
-        let mut hints = devices.into_iter().filter(is_busy).map(|device| &device.hint).peekable();
+        let mut hints =
+            block.devices(window).into_iter().filter(is_busy).map(|device| &device.hint).peekable();
         if hints.peek().is_none() {
             let have = if without == 1 { "I/O has" } else { "I/Os have" };
             let line = format!(
@@ -252,14 +256,18 @@ impl TextStyle {
     }
 }
 
-/// The block's name, with the model if it is for one device.
+/// The block's name, with the model if it is for one device, and the devices if it is for a claim.
 fn full_name(block: &Block<'_>) -> String {
-    match block.device {
-        Some(device) => {
+    match (block.device, &block.claim) {
+        (Some(device), _) => {
             let op = block.op.map(|op| format!(" {op}")).unwrap_or_default();
             full_device_name(device) + &op
         }
-        None => block.name(),
+        (None, Some(claim)) => {
+            let devices = claim.devices.iter().map(|device| full_device_name(device));
+            format!("{} on {}", block.name(), devices.collect::<Vec<_>>().join(" and "))
+        }
+        (None, None) => block.name(),
     }
 }
 

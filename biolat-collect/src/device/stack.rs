@@ -43,7 +43,7 @@ struct Layer {
     kind: String,
     name: String,
     holders: Vec<String>,
-    /// Devices and partitions, with the kind and name of the file system on each.
+    /// Devices and partitions, with the kind and name of each file system and persistent volume on them.
     mounts: Vec<(String, &'static str, String)>,
 }
 
@@ -94,7 +94,8 @@ impl Layers<'_> {
         let mut mounts = Vec::new();
         for part in partitions(&path, device).chain([device.to_owned()]) {
             let mapped = if part == device { mapped.as_str() } else { "" };
-            mounts.extend(self.mounts.of(&part, mapped).map(|(kind, name)| (part, kind, name.to_owned())));
+            let found = self.mounts.of(&part, mapped);
+            mounts.extend(found.map(|(kind, name)| (part.clone(), kind, name.to_owned())));
         }
         let layer = Rc::new(Layer {
             kind: kind(device, &text(&path, "dm/uuid")?),

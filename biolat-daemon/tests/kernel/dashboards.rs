@@ -50,15 +50,16 @@ const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
 /// Series that do not exist here: the NUMA node of a loop device is unknown, no device is too busy to take a request, nothing is
-/// stacked on the devices, the daemon does not restart, no I/O takes a second, and no drive has peers to be compared with.
-/// `deploy/grafana/synthetic.py` covers these.
-const ABSENT: [&str; 6] = [
+/// stacked on the devices, the daemon does not restart, no I/O takes a second, no drive has peers to be compared with, and there
+/// are no claims. `deploy/grafana/synthetic.py` covers these.
+const ABSENT: [&str; 7] = [
     "biolat_completion_off_node_share",
     "biolat_requeues_total",
     "biolat_device_holder_info",
     "changes(process_start_time_seconds",
     "} >= 1) and topk(10,",
     "biolat_slowdown:score1w",
+    OF_CLAIMS,
 ];
 
 /// Histograms by model, and their quantiles. Their rules multiply histograms, which Debian's Prometheus does not support.
@@ -68,8 +69,9 @@ const OF_MODELS: [&str; 3] = [
     "model_op:biolat_total_latency_seconds:p99",
 ];
 
-/// Rules by pod; there are no pods here.
+/// Rules by pod and by claim; there are none here.
 const OF_PODS: &str = "namespace_pod_device_op";
+const OF_CLAIMS: &str = "namespace_persistentvolumeclaim";
 
 /// Name parts of rules that compare drives of the same model. Too few drives here share a model, and none is overloaded.
 const OF_PEERS: [&str; 5] =
@@ -305,6 +307,7 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
         let is_recorded = (kind.has_models || !OF_MODELS.iter().any(|of_models| name.starts_with(of_models)))
             && (has_admission || !name.contains(OF_ADMISSION))
             && !name.starts_with(OF_PODS)
+            && !name.starts_with(OF_CLAIMS)
             && !OF_PEERS.iter().any(|part| name.contains(part));
         if rule["type"] == "recording" && is_recorded {
             wait_for(&format!("{name} on {}", kind.name), || shows_data(name, &prometheus.vector(name)));

@@ -1,18 +1,19 @@
 //! Stacked devices: the I/O of volumes, which have no requests, is counted on the drives below them.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     preemption::attach_understudy,
     support::{
-        block,
+        Folder, block,
         cgroup::Hierarchy,
         daemon::{Daemon, wait_for},
         diskstats::{READ, WRITE},
         dm::Mapped,
+        kubelet::Kubelet,
         load::{self, READS, Target},
         md::Array,
-        mount::Mount,
+        mount::{self, Mount},
         null_blk::NullBlk,
         run,
         settled::{Moment, compare, settled},
@@ -53,6 +54,17 @@ fn dm_linear_counts_on_its_disk() {
     check_bio_based(&mapped.name, &[&disk]);
 }
 
+/// Returns the label values of the holders that have these labels.
+fn holders(daemon: &Daemon, labels: &[(&str, &str)]) -> Vec<String> {
+    let figures = daemon.fresh();
+    let metrics = figures.metrics("biolat_device_holder_info", labels).into_iter();
+    let values =
+        metrics.map(|metric| metric.label.iter().map(|label| label.value.as_str()).collect::<Vec<_>>());
+    let mut found: Vec<_> = values.map(|values| values.join(" ")).collect();
+    found.sort();
+    found
+}
+
 /// Two volumes with file systems on an encrypted device, with ids as cryptsetup and LVM assign them. The daemon finds them while
 /// it runs.
 #[test]
@@ -60,16 +72,7 @@ fn dm_linear_counts_on_its_disk() {
 fn device_shows_its_whole_stack() {
     let disk = lower_disk();
     let daemon = Daemon::of("nullb.*");
-    let holders = || {
-        let mut found: Vec<_> = daemon
-            .fresh()
-            .metrics("biolat_device_holder_info", &[("device", &disk.name)])
-            .into_iter()
-            .map(|metric| metric.label.iter().map(|label| label.value.clone()).collect::<Vec<_>>().join(" "))
-            .collect();
-        found.sort();
-        found
-    };
+    let holders = || holders(&daemon, &[("device", &disk.name)]);
     assert!(holders().is_empty(), "{:?}", holders());
     let name = disk.name.as_str();
     let linear = |name: &str, from: u64| format!("0 {} linear /dev/{name} {from}", SECTORS / 2);
@@ -92,6 +95,47 @@ fn device_shows_its_whole_stack() {
     drop(mount);
     drop((root, data));
     wait_for("the volumes to go", || holders() == [format!("{name} {} crypt secret 1", secret.name)]);
+}
+
+/// A daemon like the chart's pod names persistent volumes that are mounted after its start, also of a file system on LVM, of
+/// directories of one file system, and of a raw block device.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn device_shows_persistent_volumes() {
+    let (disk, shared, raw) = (lower_disk(), lower_disk(), lower_disk());
+    let kubelet = Kubelet::new();
+    kubelet.assert_unreadable();
+    let folder = Folder::new("volumes", true);
+    let daemon = kubelet.daemon(&folder, "nullb.*");
+    let volumes = |disk: &NullBlk| {
+        // Any disk uevent triggers a scan.
+        fs::write(format!("/sys/block/{}/uevent", disk.name), "change").unwrap();
+        holders(&daemon, &[("device", &disk.name), ("kind", "persistent_volume")])
+    };
+    assert!([&disk, &shared, &raw].iter().all(|disk| volumes(disk).is_empty()));
+
+    let lvm = Mapped::with_uuid("vg-data", "LVM-0123", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
+    mount::make("ext4", &block::path(&lvm.name));
+    let mounted = Mount::new_ext4("volumes", &block::path(&shared.name));
+    let directories = ["a", "b"].map(|name| {
+        let path = Path::new(mounted.place()).join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    });
+    let pods = [
+        kubelet.mount("pv-lvm", &["-t", "ext4"], &block::path(&lvm.name)),
+        kubelet.mount("pv-a", &["-o", "bind"], &directories[0]),
+        kubelet.mount("pv-b", &["-o", "bind"], &directories[1]),
+        kubelet.mount_raw("pv-raw", &block::path(&raw.name)),
+    ];
+    let on = |disk: &NullBlk, name: &str| format!("{0} {0} persistent_volume {name} 1", disk.name);
+    let on_lvm = format!("{} {} persistent_volume pv-lvm 2", disk.name, lvm.name);
+    wait_for("the volume on LVM", || volumes(&disk) == [&*on_lvm]);
+    wait_for("both directories", || volumes(&shared) == [on(&shared, "pv-a"), on(&shared, "pv-b")]);
+    wait_for("the raw volume", || volumes(&raw) == [on(&raw, "pv-raw")]);
+
+    drop(pods);
+    wait_for("the volumes to go", || [&disk, &shared, &raw].iter().all(|disk| volumes(disk).is_empty()));
 }
 
 /// I/O on the lower disk is attributed to the cgroup that uses the upper device.

@@ -154,7 +154,7 @@ pub struct Holder {
     /// Kernel name: `dm-0`; for a file system, the name of its device or partition.
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
-    /// `lvm`, `crypt`, `mpath`, `md`, `bcache`, …; `mount` or `persistent_volume`.
+    /// `lvm`, `crypt`, `mpath`, `md`, `bcache`, …; `mount` or [`PERSISTENT_VOLUME`](Self::PERSISTENT_VOLUME).
     #[serde(deserialize_with = "sanitize::deserialize")]
     pub kind: String,
     /// Name of a dm device in `/dev/mapper`, mount point of a file system, or name of a persistent volume; otherwise the kernel
@@ -163,4 +163,9 @@ pub struct Holder {
     pub name: String,
     /// 1 if it is directly on the device or on one of its partitions, 2 if it is on a holder of depth 1, and so on.
     pub depth: u32,
+}
+
+impl Holder {
+    /// Kind of a volume of Kubernetes that is mounted for a pod.
+    pub const PERSISTENT_VOLUME: &str = "persistent_volume";
 }

@@ -18,7 +18,8 @@ const RULES: [&str; 5] =
 /// Rules for native histograms, and the same rules for classic histograms.
 const BOTH_KINDS: [[&str; 2]; 2] =
     [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
-const TESTS: [&str; 12] = [
+const TESTS: [&str; 13] = [
+    "tests/claims.yml",
     "tests/classic.yml",
     "tests/drives.yml",
     "tests/fail_slow.yml",

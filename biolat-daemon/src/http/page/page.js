@@ -351,9 +351,11 @@ function showDevices(view) {
   for (const { device, sum: figures, unseen, seconds, phase, depth } of list) {
     const row = rowOf(device.name), cells = row.cells, known = seconds > 0;
     row.setAttribute('aria-current', choice.device === device.name);
+    const claimed = device.stack.filter(({ kind }) => kind === 'persistent_volume').map(({ name }) => name);
     cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.firmware && `firmware ${device.firmware}`,
       device.transport, device.rotational && 'rotational',
-      device.holders.length && `used by ${device.holders.join(', ')}`].filter(Boolean).join('; ');
+      device.holders.length && `used by ${device.holders.join(', ')}`,
+      claimed.length && `${claimed.length === 1 ? 'persistent volume' : 'persistent volumes'} ${claimed.join(', ')}`].filter(Boolean).join('; ');
     const model = isVolume(device) ? volumeText(device) : device.model;
     setText(cells[1], model || NONE, model);
     cells[0].style.paddingInlineStart = depth ? `${1.5 * depth}em` : '';

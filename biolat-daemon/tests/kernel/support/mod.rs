@@ -21,6 +21,7 @@ pub(crate) mod http;
 pub(crate) mod inflight;
 pub(crate) mod kernel;
 pub(crate) mod kernel_memory;
+pub(crate) mod kubelet;
 pub(crate) mod load;
 pub(crate) mod loop_device;
 pub(crate) mod machine;

@@ -28,7 +28,12 @@ pub(crate) fn copy(folder: &Folder) -> PathBuf {
 pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
     kernel::unlimit_locked_memory();
     let mut command = Command::new(program);
-    command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
+    change_user(command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]), capabilities);
+    command
+}
+
+/// Makes a command run as the chart's user with only these capabilities.
+pub(crate) fn change_user(command: &mut Command, capabilities: CapsHashSet) -> &mut Command {
     let change_user = move || {
         // SAFETY: integers, and a null pointer that setgroups does not read.
         let refused = unsafe {
@@ -46,6 +51,5 @@ pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
         Ok(())
     };
     // SAFETY: takes no lock that another thread of the parent can hold, except the allocator's, which the C library handles.
-    unsafe { command.pre_exec(change_user) };
-    command
+    unsafe { command.pre_exec(change_user) }
 }

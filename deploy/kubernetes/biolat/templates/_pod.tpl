@@ -21,6 +21,12 @@
 {{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
 {{- end }}
 
+{{/* Empty if volume names are off. */}}
+{{- define "biolat.volumeNames" -}}
+{{- if and .Values.volumeNames (eq .Values.user "root") }}{{ fail "volumeNames: root could read the Secrets in the kubelet's directories: set user: nonroot or volumeNames: false" }}{{ end -}}
+{{- if and (ne .Values.user "root") (or .Values.volumeNames (kindIs "invalid" .Values.volumeNames)) }}true{{ end -}}
+{{- end }}
+
 {{/* The options of the daemon that `biolat-daemon check` also has. */}}
 {{- define "biolat.checkedOptions" -}}
 - --listen={{ .Values.listenAddress }}:{{ .Values.port }}
@@ -101,5 +107,5 @@ httpGet:
 
 {{/* Whether the pod has any volume. */}}
 {{- define "biolat.volumes" -}}
-{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
+{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.volumeNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
 {{- end }}

@@ -142,7 +142,12 @@ impl Cluster {
 
     /// Runs a command on the node and returns its output.
     pub(super) fn on_node(&self, command: &[&str]) -> Result<String> {
-        quiet_output(&mut self.node.command(command[0], &command[1..]))
+        quiet_output(&mut self.node_command(command[0], &command[1..]))
+    }
+
+    /// Returns a command that runs on the node.
+    pub(super) fn node_command(&self, program: &str, arguments: &[&str]) -> Command {
+        self.node.command(program, arguments)
     }
 
     /// Returns a container's process ID on the node, given the container ID from the pod's status.

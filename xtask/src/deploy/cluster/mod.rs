@@ -14,7 +14,9 @@ mod kept_probe;
 mod manifests;
 mod node;
 mod patience;
+mod prometheus;
 mod release;
+mod volumes;
 mod workloads;
 
 use std::time::Instant;
@@ -28,7 +30,9 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Root,
     Requirement::Btf,
     Requirement::Cgroups,
+    Requirement::Loop,
     Requirement::Tool("bin/helm"),
+    Requirement::Tool("bin/prometheus"),
     Requirement::Tool("bin/promtool"),
     Requirement::Tool("prometheus-operator"),
     Requirement::Program("bpftool", "bpftool"),
@@ -37,6 +41,8 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("curl", "curl"),
     Requirement::Program("etcd", "etcd-server"),
     Requirement::Program("ip", "iproute2"),
+    Requirement::Program("losetup", "mount"),
+    Requirement::Program("mkfs.ext4", "e2fsprogs"),
     Requirement::Program("nsenter", "util-linux"),
     Requirement::Program("openssl", "openssl"),
     Requirement::Program("runc", "runc"),
@@ -46,12 +52,13 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 /// A check. Returns a short description of the result.
 type Check = fn(&Cluster) -> Result<String>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("manifests", manifests::check),
     ("Pod Security", admission::check),
     ("helm test", install::test),
     ("pod", install::ready),
     ("workloads", workloads::check),
+    ("volumes", volumes::check),
     ("discovery", discovery::check),
     ("helm upgrade", install::upgrade),
     ("helm uninstall", install::uninstall),

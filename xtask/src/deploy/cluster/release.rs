@@ -77,8 +77,13 @@ impl<'a> Release<'a> {
     }
 
     pub(super) fn metrics(&self) -> Result<String> {
-        let address = format!("http://{}:9976/metrics", self.pod(".status.podIP")?);
+        let address = format!("http://{}/metrics", self.address()?);
         self.cluster.on_node(&["curl", "--silent", "--show-error", "--fail", "--max-time", "5", &address])
+    }
+
+    /// Returns the pod's address and port.
+    pub(super) fn address(&self) -> Result<String> {
+        Ok(format!("{}:9976", self.pod(".status.podIP")?))
     }
 
     /// Returns a field of the pod.

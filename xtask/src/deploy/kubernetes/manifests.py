@@ -18,9 +18,16 @@ KUBERNETES = ["1.25", "1.37"]
 # Host namespaces that biolat's pod must not share.
 HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
-# Capabilities that pods may have, and host directories that they may read. The names of the links in /var/log/containers contain
-# pod names.
-ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Job": ([], []), "Pod": ([], [])}
+# Host directories that pods may read. The names of the links in /var/log/containers contain pod names.
+LOGS = "/var/log/containers"
+# The kubelet's directories, by mount point. Mounts in them name persistent volumes. They contain Secrets, which root could read.
+VOLUMES = {
+    "/var/lib/kubelet/pods": ("/var/lib/kubelet/pods", "/data/kubelet/pods"),
+    "/var/lib/kubelet/plugins": ("/var/lib/kubelet/plugins", "/data/kubelet/plugins"),
+}
+
+# Capabilities that pods may have, and host directories that they may read.
+ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], [LOGS]), "Job": ([], []), "Pod": ([], [])}
 
 # Host directories that root may write to, and their mount points: the probe is kept in a BPF file system, the history in a
 # separate directory. A runtime cannot create a mount point below a container's /sys.
@@ -131,6 +138,8 @@ def check_privileges(pod, capabilities, host_paths):
     """Checks the guarantees of docs/security.md and the README."""
     findings = [f"{field} is set" for field in HOST_NAMESPACES if pod.get(field)]
     root = pod["securityContext"].get("runAsUser") == 0
+    if host_paths and not root:
+        host_paths = [*host_paths, *(path for paths in VOLUMES.values() for path in paths)]
     if pod.get("automountServiceAccountToken") is not False:
         findings.append("it has a service account token")
     for volume in pod.get("volumes", []):
@@ -158,6 +167,8 @@ def check_privileges(pod, capabilities, host_paths):
         for mount in container.get("volumeMounts", []):
             if mount.get("readOnly") is not True and not (root and (mount["name"], mount["mountPath"]) in KEPT_MOUNTS):
                 findings.append(f"it may write to {mount['name']}")
+            if mount.get("mountPropagation") != ("HostToContainer" if mount["mountPath"] in VOLUMES else None):
+                findings.append(f"{mount['name']} has the wrong mount propagation")
         of_container = security.get("capabilities", {})
         if of_container.get("drop") != ["ALL"] or sorted(of_container.get("add", [])) != capabilities:
             findings.append(f"its capabilities are not exactly {capabilities}")

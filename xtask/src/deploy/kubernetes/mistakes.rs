@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{paths::CHART, schemas::findings};
 
 /// The rendered manifest, a string in it, its replacement, and part of the expected finding.
-const MISTAKES: [(&str, &str, &str, &str); 28] = [
+const MISTAKES: [(&str, &str, &str, &str); 32] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
@@ -22,6 +22,25 @@ const MISTAKES: [(&str, &str, &str, &str); 28] = [
         "/var/log/containers",
         "may write to container-logs",
     ),
+    (
+        "default",
+        " path: /var/lib/kubelet/pods",
+        " path: /var/lib/kubelet",
+        "has the host path /var/lib/kubelet",
+    ),
+    (
+        "default",
+        "/var/lib/kubelet/pods\n              readOnly: true",
+        "/var/lib/kubelet/pods",
+        "may write to kubelet-pods",
+    ),
+    (
+        "default",
+        "mountPropagation: HostToContainer",
+        "mountPropagation: Bidirectional",
+        "kubelet-pods has the wrong mount propagation",
+    ),
+    ("default", "runAsUser: 65532", "runAsUser: 0", "has the host path /var/lib/kubelet/pods"),
     (
         "root",
         "      containers:",

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Values that the chart must reject, and part of the expected error.
-const INVALID_VALUES: [(&str, &str); 27] = [
+const INVALID_VALUES: [(&str, &str); 30] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
@@ -24,6 +24,9 @@ const INVALID_VALUES: [(&str, &str); 27] = [
     ("workloads=0", "/workloads"),
     ("workloads=on", "/workloads"),
     ("slowNames=all", "/slowNames"),
+    ("volumeNames=all", "/volumeNames"),
+    ("volumeNames=true,user=root", "root could read the Secrets"),
+    ("kubeletFolder=kubelet", "/kubeletFolder"),
     ("args[0]=--slow-names=file", "/args/0"),
     ("args[0]=--history-memory=1MiB", "/args/0"),
     ("historyMemory=0", "/historyMemory"),
@@ -80,9 +83,18 @@ const PARENT: &str = concat!(
 const PARENT_VALUES: &str =
     "{global: {imageRegistry: mirror.example, anything: {else: 1}}, biolat: {enabled: true}}";
 
+/// Values, and whether the kubelet's directories are mounted.
+const VOLUME_NAMES: [(&str, bool); 4] = [
+    ("user=nonroot", true),
+    ("volumeNames=true,kubeletFolder=/data/kubelet", true),
+    ("volumeNames=false", false),
+    ("user=root", false),
+];
+
 pub(super) fn check() -> Result<()> {
     check_invalid()?;
     check_slow_names()?;
+    check_volume_names()?;
     check_memory()?;
     check_documented()
 }
@@ -108,6 +120,14 @@ fn check_slow_names() -> Result<()> {
     for (values, option) in SLOW_NAMES {
         let expected = format!("- {option}\n");
         ensure!(daemonset(values)?.contains(&expected), "{values}: the daemon's options lack {option}");
+    }
+    Ok(())
+}
+
+fn check_volume_names() -> Result<()> {
+    for (values, are_mounted) in VOLUME_NAMES {
+        let is_mounted = daemonset(values)?.contains("mountPath: /var/lib/kubelet/pods\n");
+        ensure!(is_mounted == are_mounted, "{values}: the kubelet's directories are mounted: {is_mounted}");
     }
     Ok(())
 }
