@@ -33,7 +33,7 @@ mod start;
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
 use maps::{First, Understudy};
 
-/// `block_bio_queue(struct bio *bio)`; before 5.12: `block_bio_queue(struct request_queue *q, struct bio *bio)`
+/// `block_bio_queue(struct bio *bio)`; before 5.11: `block_bio_queue(struct request_queue *q, struct bio *bio)`
 ///
 /// The kernel calls it once for each bio that is submitted, even if parts of the bio are submitted again.
 ///

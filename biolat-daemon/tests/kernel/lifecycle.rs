@@ -99,6 +99,8 @@ fn verifier_walks_few_instructions() {
             Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap()
         });
     }
+    let probe = Probe::attach(kernel.clone(), &host, 4, &options).unwrap();
+    check_new_programs("volumes", 2, || probe.load_volume_probe(&host).unwrap().unwrap());
     for (label, sends_ios) in [("biolat processes", false), ("biolat processes --io", true)] {
         check_new_programs(label, 2, || {
             ProcessProbe::load(&kernel, &tracing, &host, 256, sends_ios).unwrap()

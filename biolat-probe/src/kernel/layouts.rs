@@ -18,6 +18,7 @@ use super::{Kernel, LinkMembers, UnsupportedKernel};
 
 mod names;
 mod processes;
+mod volumes;
 
 /// A kernel whose BTF does not describe tracepoints.
 const UNSUPPORTED: &str = "5.4";
