@@ -9,7 +9,7 @@ use std::{
 use biolat_model::{
     api::{ApiHistory, ApiSlowLog, VERSION},
     cgroup::Identity,
-    device::{Device, Holder, MultipathPath},
+    device::{Device, Holder, MultipathPath, Volume},
     histogram::Histogram,
     io_names::{IoFile, IoNames, IoProcess},
     period::{KeptFrom, Period, Summary},
@@ -42,6 +42,7 @@ fn everything() -> Value {
             path: Some(MultipathPath::default()),
             holders: vec![String::new()],
             stack: [holder].into(),
+            volume: Some(Volume { on: vec![String::new()], ..Volume::default() }),
             ..Device::default()
         },
         phases: [true; 4],
@@ -60,6 +61,7 @@ fn everything() -> Value {
         devices: vec![device],
         workloads: Some(vec![WorkloadView { usage: vec![usage], ..workload }]),
         lost: [("{reason}".into(), 1)].into(),
+        volume_losses: [("{reason}".into(), 1)].into(),
         health: Health {
             durations: histogram(),
             workload_room: Some(WorkloadRoom::default()),
@@ -136,8 +138,15 @@ fn history() -> Value {
 }
 
 /// Objects that can be null have their own row.
-const MAY_BE_NULL: [&str; 6] =
-    ["devices[].path", "daemon.workload_room", "probe", "process", "ios[].file", "ios[].process"];
+const MAY_BE_NULL: [&str; 7] = [
+    "devices[].path",
+    "devices[].volume",
+    "daemon.workload_room",
+    "probe",
+    "process",
+    "ios[].file",
+    "ios[].process",
+];
 
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are documented only once.
