@@ -8,6 +8,7 @@ use biolat_model::{device::Group, saturating::add, snapshot::Inflight};
 
 use super::{
     claims::{self, Claim},
+    options::By,
     window::{DeviceWindow, Figures, Window},
 };
 
@@ -15,16 +16,17 @@ use super::{
 pub(super) const NO_WORKLOADS: &str = "no workloads are counted there: that biolat-daemon runs with --workloads off, or its \
                                        kernel does not record the cgroup of an I/O";
 
+const NO_VOLUMES: &str =
+    "no volume is measured there: there is none, or that biolat-daemon runs with --volumes off";
+
 const NO_CLAIMS: &str =
     "no persistent volume is mounted from these drives (in a pod, the chart's volumeNames shows them)";
 
 /// The parts of a window that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
-    /// A block for each device.
-    pub(super) by_device: bool,
-    /// A block for each persistent volume, instead of one for each device.
-    pub(super) by_claim: bool,
+    /// A block for each of these. `None` for a single block.
+    pub(super) by: Option<By>,
     /// A block for each op.
     pub(super) by_op: bool,
     /// The latencies to show.
@@ -78,7 +80,9 @@ impl Breakdown {
             Some("completions by CPU are unknown there")
         } else if self.who && without_workloads {
             Some(NO_WORKLOADS)
-        } else if self.by_claim && claims::of(window).is_empty() {
+        } else if self.by == Some(By::Volume) && window.volumes.is_empty() {
+            Some(NO_VOLUMES)
+        } else if self.by == Some(By::Claim) && claims::of(window).is_empty() {
             Some(NO_CLAIMS)
         } else {
             None
@@ -88,14 +92,19 @@ impl Breakdown {
     /// Blocks with activity. The block for everything is always included.
     pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
         type Part<'a> = (Option<&'a DeviceWindow>, u32, Option<Claim<'a>>, Vec<&'a DeviceWindow>);
-        let parts: Vec<Part<'a>> = if self.by_claim {
-            let claims = claims::of(window).into_iter();
-            claims.map(|claim| (None, 0, Some(claim.clone()), claim.devices)).collect()
-        } else if self.by_device {
-            let layers = window.layers().into_iter();
-            layers.map(|(device, depth)| (Some(device), depth, None, vec![device])).collect()
-        } else {
-            vec![(None, 0, None, window.devices.iter().collect())]
+        let layers = || window.layers().into_iter();
+        let block = |(device, depth)| (Some(device), depth, None, vec![device]);
+        let parts: Vec<Part<'a>> = match self.by {
+            Some(By::Claim) => {
+                let claims = claims::of(window).into_iter();
+                claims.map(|claim| (None, 0, Some(claim.clone()), claim.devices)).collect()
+            }
+            Some(By::Device) => layers().map(block).collect(),
+            Some(By::Volume) => layers()
+                .filter(|(device, _)| device.volume.is_some())
+                .map(|(device, _)| block((device, 0)))
+                .collect(),
+            None => vec![(None, 0, None, window.devices.iter().collect())],
         };
         let mut blocks = Vec::new();
         for (device, depth, claim, members) in parts {
@@ -142,7 +151,7 @@ impl Breakdown {
                 inflight: None,
             }));
         }
-        let is_whole = !self.by_device && !self.by_claim && !self.by_op;
+        let is_whole = self.by.is_none() && !self.by_op;
         blocks.retain(|block| is_whole || block.is_busy());
         blocks
     }
@@ -207,6 +216,7 @@ mod tests {
     use biolat_testing::samples;
 
     use super::Breakdown;
+    use crate::options::By;
     use crate::window::Window;
 
     fn window() -> Window {
@@ -223,7 +233,8 @@ mod tests {
 
     fn blocks(by_device: bool, by_op: bool) -> Vec<(String, u64, u64)> {
         let window = window();
-        let breakdown = Breakdown { by_device, by_op, phases: vec![Phase::Device], ..Breakdown::default() };
+        let by = by_device.then_some(By::Device);
+        let breakdown = Breakdown { by, by_op, phases: vec![Phase::Device], ..Breakdown::default() };
         let blocks = breakdown.blocks(&window);
         blocks.iter().map(|block| (block.name(), block.figures.ios(), block.unseen.values().sum())).collect()
     }
@@ -256,8 +267,9 @@ mod tests {
         };
         window.devices[1].inflight = inflight(1, 0.5, true);
         window.devices[2].inflight = inflight(4, 16.0, false);
-        let of = |by_device| {
-            let breakdown = Breakdown { by_device, phases: vec![Phase::Device], ..Breakdown::default() };
+        let of = |by_device: bool| {
+            let by = by_device.then_some(By::Device);
+            let breakdown = Breakdown { by, phases: vec![Phase::Device], ..Breakdown::default() };
             let blocks = breakdown.blocks(&window).into_iter();
             blocks.map(|block| (block.name(), block.inflight)).collect::<Vec<_>>()
         };

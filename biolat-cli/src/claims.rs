@@ -68,6 +68,7 @@ mod tests {
     use crate::{
         breakdown::Breakdown,
         json,
+        options::By,
         text::{self, TextStyle},
         window::Window,
     };
@@ -106,7 +107,7 @@ mod tests {
     }
 
     fn by_claim() -> Breakdown {
-        Breakdown { by_claim: true, phases: vec![Phase::Device], ..Breakdown::default() }
+        Breakdown { by: Some(By::Claim), phases: vec![Phase::Device], ..Breakdown::default() }
     }
 
     fn text(window: &Window) -> String {

@@ -319,8 +319,7 @@ fn every_block() -> breakdown::Breakdown {
 #[cfg(test)]
 fn everything() -> breakdown::Breakdown {
     breakdown::Breakdown {
-        by_device: true,
-        by_claim: false,
+        by: Some(options::By::Device),
         by_op: true,
         phases: biolat_common::series::Phase::ALL.to_vec(),
         sizes: true,

@@ -233,11 +233,16 @@ pub struct HistogramOptions {
     #[arg(short = 'D', long)]
     pub by_device: bool,
 
-    /// One histogram per persistent volume of Kubernetes, with the figures of the devices that it is on
+    /// One histogram per device, per volume (LVM, LUKS, md), or per claim of Kubernetes
     ///
-    /// The volume is shown and not its claim, because biolat does not ask Kubernetes: `kubectl get pv` lists the claim of each
+    /// A claim has the figures of the nearest devices. Its persistent volume is shown and not the claim itself, because biolat does not ask Kubernetes: `kubectl get pv` lists the claim of each
     /// volume. If other volumes or programs use the same device, their I/O is included.
-    #[arg(long, value_name = "WHAT", conflicts_with = "by_device")]
+    #[arg(
+        long,
+        value_name = "device|volume|claim",
+        conflicts_with = "by_device",
+        hide_possible_values = true
+    )]
     pub by: Option<By>,
 
     /// One histogram per op: read, write, flush, …
@@ -268,7 +273,11 @@ pub struct HistogramOptions {
 /// What each histogram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Persistent volume claims, by the volume's name
+    /// A drive or a volume; the same as -D
+    Device,
+    /// A volume: LVM, LUKS, md and others
+    Volume,
+    /// A persistent volume claim, by the volume's name
     Claim,
 }
 

@@ -42,8 +42,7 @@ impl View {
             (false, false) => vec![Phase::Device],
         };
         let breakdown = Breakdown {
-            by_device: options.by_device,
-            by_claim: options.by == Some(By::Claim),
+            by: if options.by_device { Some(By::Device) } else { options.by },
             by_op: options.by_op,
             phases,
             ..Breakdown::default()

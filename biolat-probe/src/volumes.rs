@@ -57,7 +57,8 @@ type Counters = PerCpuArray<MapData, Plain<VolumeCounters>>;
 pub struct VolumeLosses {
     /// Starts that had to make room for others.
     pub evicted: u64,
-    /// Runs that the kernel refused because the program was already running on that CPU, and that no understudy took.
+    /// Runs that the kernel refused because the program was already running on that CPU, and that no understudy took: an upper
+    /// bound, because some were for bios of other devices.
     pub refused: u64,
 }
 
@@ -70,8 +71,8 @@ pub struct VolumeProbe {
     programs: [OwnedFd; 2],
     /// `None` where the kernel refuses no runs.
     understudies: Option<[OwnedFd; 2]>,
-    /// Whether the understudies are needed: the kernel has refused a run.
-    needs_understudies: bool,
+    /// Runs that had been refused when the understudies were attached. `None` as long as they are not needed.
+    refused_before: Option<u64>,
     /// Empty unless they are attached.
     links: Vec<OwnedFd>,
     volumes: Array<MapData, Plain<Volume>>,
@@ -119,7 +120,7 @@ impl VolumeProbe {
 
     /// Attaches the programs that are not attached yet. An understudy comes after its program, so that it runs after it.
     fn attach_all(&mut self) -> Result<()> {
-        let understudies = self.understudies.iter().flatten().filter(|_| self.needs_understudies);
+        let understudies = self.understudies.iter().flatten().filter(|_| self.refused_before.is_some());
         for program in self.programs.iter().chain(understudies).skip(self.links.len()) {
             let link = sys::attach(program.as_fd()).context("cannot attach the programs for volumes")?;
             self.links.push(link);
@@ -129,11 +130,12 @@ impl VolumeProbe {
 
     /// Attaches the understudies if the kernel has refused a run. Returns whether it attached them.
     pub fn attach_understudies(&mut self) -> Result<bool> {
-        let is_needed = self.understudies.is_some() && !self.needs_understudies && self.losses.refused > 0;
+        let is_needed =
+            self.understudies.is_some() && self.refused_before.is_none() && self.losses.refused > 0;
         if !is_needed || self.links.is_empty() {
             return Ok(false);
         }
-        self.needs_understudies = true;
+        self.refused_before = Some(self.losses.refused);
         self.attach_all()?;
         // A bio whose end was refused has left its start. An understudy would take it for that of the next bio at the same address.
         for set in 0..SETS {
@@ -183,12 +185,12 @@ impl VolumeProbe {
 
     /// Returns the losses since the programs were loaded.
     pub fn losses(&mut self) -> Result<VolumeLosses> {
-        let refused = |program: &OwnedFd| -> Result<u64> {
+        let refused_runs = |program: &OwnedFd| -> Result<u64> {
             let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
             Ok(info.counts.recursion_misses)
         };
         // Read first: an understudy takes a run only after it was refused.
-        let refused: u64 = self.programs.iter().map(refused).sum::<Result<_>>()?;
+        let refused: u64 = self.programs.iter().map(refused_runs).sum::<Result<_>>()?;
         let mut sum = Tally::default();
         let mut values = Vec::new();
         for role in 0..2 {
@@ -198,7 +200,12 @@ impl VolumeProbe {
                 sum.taken += taken;
             }
         }
-        let refused = refused.saturating_sub(sum.taken).max(self.losses.refused);
+        let mut lost = refused.saturating_sub(sum.taken);
+        // A bio is lost only if both programs were refused.
+        if let (Some(before), Some(understudies)) = (self.refused_before, &self.understudies) {
+            lost = lost.min(before + understudies.iter().map(refused_runs).sum::<Result<u64>>()?);
+        }
+        let refused = lost.max(self.losses.refused);
         self.losses = VolumeLosses { evicted: sum.evicted + self.removed, refused };
         Ok(self.losses)
     }
@@ -229,7 +236,7 @@ fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<
     Ok(VolumeProbe {
         programs,
         understudies,
-        needs_understudies: false,
+        refused_before: None,
         links: Vec::new(),
         volumes: maps.take("VOLUMES")?.try_into()?,
         all_counters: array_of_maps(maps.take("COUNTERS")?)?,

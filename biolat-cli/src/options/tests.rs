@@ -52,7 +52,7 @@ fn accepts_biolatencys_options() {
 fn histograms_are_by_claim_or_by_device() {
     assert_eq!(hist("--by claim -F").histogram.by, Some(By::Claim));
     assert!(parse("hist --by claim -D").unwrap_err().contains("cannot be used with '--by-device'"));
-    assert!(parse("since -2h --by pod").unwrap_err().contains("possible values: claim"));
+    assert!(parse("since -2h --by pod").unwrap_err().contains("possible values: device, volume, claim"));
 }
 
 #[test]

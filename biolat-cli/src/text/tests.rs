@@ -8,7 +8,7 @@ use biolat_system::terminal::Terminal;
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, window::Window};
+use crate::{breakdown::Breakdown, options::By, window::Window};
 
 fn style(unicode: bool, width: usize, fine: bool) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };
@@ -29,7 +29,7 @@ fn seen() -> Window {
 }
 
 fn view(phases: &[Phase]) -> Breakdown {
-    Breakdown { by_device: true, by_op: true, phases: phases.to_vec(), ..Breakdown::default() }
+    Breakdown { by: Some(By::Device), by_op: true, phases: phases.to_vec(), ..Breakdown::default() }
 }
 
 #[test]

@@ -242,7 +242,8 @@ fn waits_while_suspended_count() {
     assert!((0.5..1.5).contains(&told), "{told}");
 }
 
-/// Since Linux 7.0 a program may be preempted, and then the kernel refuses to run it on that CPU.
+/// Since Linux 7.0 a program may be preempted, and then the kernel refuses to run it on that CPU. In an emulated machine, where
+/// programs take long, with many writers on two CPUs, that is frequent.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn understudies_count_refused_runs() {
@@ -262,7 +263,7 @@ fn understudies_count_refused_runs() {
             }
         });
     };
-    for _ in 0..100 {
+    for _ in 0..500 {
         load();
         if bpf::volume_links(daemon.pid()) == 4 {
             break;
@@ -274,10 +275,15 @@ fn understudies_count_refused_runs() {
         load();
     }
     let after = daemon.fresh();
-    let lost = |figures: &Figures| figures.value("biolat_volume_lost_ios_total", &[("reason", "recursion")]);
-    println!("{} lost before, {} in all", lost(&before), lost(&after));
-    assert_eq!(ios(&after, &mapped.name, "write") - ios(&before, &mapped.name, "write"), 10 * BLOCKS);
-    assert_eq!(lost(&after), lost(&before));
+    let lost = |figures: &Figures| figures.value("biolat_volume_lost_ios_total", &[]) as u64;
+    let (counted, lost) = (
+        ios(&after, &mapped.name, "write") - ios(&before, &mapped.name, "write"),
+        lost(&after) - lost(&before),
+    );
+    println!("{counted} of {} counted, at most {lost} lost", 10 * BLOCKS);
+    assert!(counted <= 10 * BLOCKS && counted + lost >= 10 * BLOCKS, "{counted} counted, {lost} lost");
+    // If a task is preempted in each of both programs, the bios of a third one are lost.
+    assert!(counted >= 99 * BLOCKS / 10, "{counted}");
 }
 
 #[test]
