@@ -158,6 +158,32 @@ fn counts_equal_those_of_md() {
     }
 }
 
+/// As LVM on LUKS on an array: each layer counts the same I/O.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn each_layer_of_a_stack_counts() {
+    run("modprobe", &["dm-crypt"]);
+    let disks = [disk(), disk()];
+    let _array = Array::create(1, &disks);
+    let sectors = block::number("md0", "size");
+    let key = "00112233445566778899aabbccddeeff".repeat(2);
+    let secret = Mapped::create("secret", &format!("0 {sectors} crypt aes-xts-plain64 {key} 0 /dev/md0 0"));
+    let data = Mapped::create("data", &format!("0 {sectors} linear /dev/{} 0", secret.name));
+    let daemon = daemon();
+    let layers = ["md0", &secret.name, &data.name];
+    layers.iter().for_each(|layer| wait_until_shown(&daemon, layer));
+    let before = daemon.fresh();
+    Target::open(&block::path(&data.name)).write(300);
+    let after = daemon.fresh();
+    for layer in layers {
+        assert_eq!(ios(&after, layer, "write") - ios(&before, layer, "write"), 300, "{layer}");
+    }
+    let seconds =
+        |layer: &str| after.seconds("volume", layer, "write") - before.seconds("volume", layer, "write");
+    let [array, encrypted, logical] = layers.map(seconds);
+    assert!(array <= encrypted && encrypted <= logical, "{array} {encrypted} {logical}");
+}
+
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn ram_disks_are_counted_on_request() {
