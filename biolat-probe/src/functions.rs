@@ -200,6 +200,8 @@ pub(super) fn known(types: &Types<'_>) -> Vec<Known> {
         ("xlog_bio_end_io", "xfs", Some(class(class::JOURNAL))),
         ("xfs_buf_bio_end_io", "xfs", Some(class(class::METADATA))),
         ("end_swap_bio_read", "", Some(class(class::SWAP))),
+        // Since 7.3, instead of the former.
+        ("swap_bio_read_end_io", "", Some(class(class::SWAP))),
         ("end_swap_bio_write", "", Some(class(class::SWAP))),
         ("io_complete_rw", "", Some(function(kind::IO_URING, None, [None; 3]))),
         ("io_complete_rw_iopoll", "", Some(function(kind::IO_URING, None, [None; 3]))),
