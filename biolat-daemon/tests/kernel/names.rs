@@ -1,5 +1,6 @@
 //! The file and the process of slow I/Os: each is named rightly, or is unknown with a reason.
 
+mod elsewhere;
 mod stacks;
 mod traps;
 

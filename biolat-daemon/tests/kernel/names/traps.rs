@@ -29,15 +29,37 @@ use crate::support::{
     run,
 };
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Creates a file that is on the disk and not in the page cache.
-fn create(path: &Path) -> File {
+pub(super) fn create(path: &Path) -> File {
     let mut file = File::create_new(path).unwrap();
     file.write_all(&[7; 4 * PAGE]).unwrap();
     file.sync_all().unwrap();
     forget_pages(&file);
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).unwrap()
+}
+
+/// Begins to read a file, without waiting for it. Whether the kernel accepts.
+pub(super) fn will_need(file: &File) -> bool {
+    // SAFETY: takes only numbers.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED) == 0 }
+}
+
+/// Runs something in a process of its own, which only makes system calls, until it has ended. Returns its id.
+pub(super) fn in_child(work: impl FnOnce() -> bool) -> u32 {
+    // SAFETY: the child only makes system calls.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let succeeded = work();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!succeeded)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    child.cast_unsigned()
 }
 
 fn forget_pages(file: &File) {
@@ -47,10 +69,10 @@ fn forget_pages(file: &File) {
 }
 
 /// A page of memory, private or shared, or of a file.
-struct Memory(*mut u8);
+pub(super) struct Memory(*mut u8);
 
 impl Memory {
-    fn anonymous() -> Self {
+    pub(super) fn anonymous() -> Self {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
@@ -69,9 +91,17 @@ impl Memory {
     }
 
     #[expect(clippy::mut_from_ref)]
-    fn bytes(&self) -> &mut [u8] {
+    pub(super) fn bytes(&self) -> &mut [u8] {
         // SAFETY: mapped for as long as this exists, and used by one thread.
         unsafe { std::slice::from_raw_parts_mut(self.0, PAGE) }
+    }
+}
+
+impl Memory {
+    /// Moves it to swap.
+    pub(super) fn page_out(&self) {
+        // SAFETY: mapped for as long as this exists.
+        assert_eq!(unsafe { libc::madvise(self.0.cast(), PAGE, libc::MADV_PAGEOUT) }, 0);
     }
 }
 
@@ -83,14 +113,14 @@ impl Drop for Memory {
 }
 
 /// The I/Os of data that are recorded while something runs.
-fn data_ios(daemon: &Daemon, op: &str, load: impl FnOnce()) -> Vec<SlowIo> {
+pub(super) fn data_ios(daemon: &Daemon, op: &str, load: impl FnOnce()) -> Vec<SlowIo> {
     let (mut ios, ()) = recorded(daemon, load);
     ios.retain(|io| io.op == op && io.names.class.as_deref().is_none_or(|class| class == class::FILE));
     assert!(!ios.is_empty());
     ios
 }
 
-fn file_of(io: &SlowIo) -> &IoFile {
+pub(super) fn file_of(io: &SlowIo) -> &IoFile {
     io.names.file.as_ref().unwrap_or_else(|| panic!("{io:?}"))
 }
 
@@ -219,19 +249,10 @@ fn shared_buffer_names_no_relative() {
     let file = create(&Path::new(mount.place()).join("data"));
     let buffer = Memory::anonymous();
     let ios = data_ios(&daemon, "read", || {
-        // SAFETY: the child only makes system calls.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        in_child(|| {
             // SAFETY: a page of memory, and an open file.
-            unsafe {
-                let read = libc::pread(file.as_raw_fd(), buffer.0.cast(), PAGE, 0);
-                libc::_exit(i32::from(read != PAGE as isize));
-            }
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
+            unsafe { libc::pread(file.as_raw_fd(), buffer.0.cast(), PAGE, 0) == PAGE as isize }
+        });
     });
     for io in &ios {
         let names = &io.names;
