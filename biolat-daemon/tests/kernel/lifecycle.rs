@@ -19,6 +19,7 @@ use crate::support::{
     bpf::{programs, series_in_table},
     daemon::{Daemon, program, wait_for},
     figures::Figures,
+    kernel::{Release, release},
     loop_device::LoopDevice,
     machine::possible_cpus,
 };
@@ -122,7 +123,9 @@ fn check_new_programs<T>(label: &str, least: usize, load: impl FnOnce() -> T) {
         println!("{label}: {}: {} instructions", program.name_as_str().unwrap(), walked(program));
     }
     assert!(new.len() >= least, "{label}: {} programs", new.len());
-    assert!(new.iter().all(|program| walked(program) < 20_000), "{label}");
+    // Linux 6.1 finds fewer states to be equivalent.
+    let limit = if release() < Release(6, 2) { 30_000 } else { 20_000 };
+    assert!(new.iter().all(|program| walked(program) < limit), "{label}");
 }
 
 #[test]
