@@ -25,6 +25,7 @@ from mistakes import undetected
 from sizes import sizes
 from unfinished import hangs, slow
 from variables import variables
+from volumes import volumes
 from workloads import WHO, workloads
 
 HERE = pathlib.Path(__file__).parent
@@ -56,7 +57,7 @@ def build(histograms):
     board.readonly()
     variables(board)
     annotations(board)
-    for part in (fleet, fail_slow, claims, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
+    for part in (fleet, fail_slow, claims, hangs, slow, latency, load, workloads, sizes, completions, volumes, details, figures):
         part(board, histograms)
     built = board.build()
     arrange(built.panels)

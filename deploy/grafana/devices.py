@@ -1,6 +1,6 @@
 """The rows on the chosen devices: latency by op and phase, load, CPUs, identity."""
 
-from latencies import BY_DEVICE, DEVICE, DEVICE_OP, FLEET_DEVICE, NOW, gauge, highest, most, of_most, rate, slowest, summed
+from latencies import BY_DEVICE, DEVICE, DEVICE_OP, FLEET_DEVICE, IS_DRIVE, NOW, gauge, highest, most, of_most, rate, slowest, summed
 from panels import columns, heat_map, lines, row
 
 PHASES = {
@@ -209,7 +209,8 @@ def completions(board, histograms):
 
 def details(board, _):
     """The row on the identity of the chosen devices, their volumes and their missing phases."""
-    info = f"biolat_device_info{{{FLEET_DEVICE}}}"
+    info = f"biolat_device_info{{{FLEET_DEVICE}, {IS_DRIVE}}}"
+    holders = f"biolat_device_holder_info{{{DEVICE}}} and on ({', '.join(BY_DEVICE)}) {info}"
     unavailable = f"{highest((*BY_DEVICE, 'phase'), gauge('biolat_device_phase_available', DEVICE))} == 0"
     drive = {"cluster": "Cluster", "instance": "Node", "device": "Device"}
     row(
@@ -236,8 +237,8 @@ def details(board, _):
         ),
         columns(
             "Volumes and mounts",
-            "Partitions, volumes, arrays and mounts on the chosen devices, at any depth. At most a hundred.",
-            [f"topk(100, {gauge('biolat_device_holder_info', DEVICE)})"],
+            "Partitions, volumes, arrays and mounts on the chosen drives, at any depth. At most a hundred.",
+            [f"topk(100, {holders})"],
             drive | {"depth": "Depth", "kind": "Kind", "holder": "Holder", "name": "Name"},
             width=12,
         ),

@@ -9,6 +9,7 @@ from latencies import (
     FLEET_DEVICE,
     NOW,
     IF_ANY_CHOSEN,
+    IS_DRIVE,
     WHOLE,
     highest,
     most,
@@ -34,7 +35,7 @@ P99_OF_MODELS = (
 
 BY_DRIVE = (*BY_DEVICE, "model")
 OPS = f'{FLEET_DEVICE}, op=~"$op"'
-INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
+INFO = f"biolat_device_info{{{FLEET_DEVICE}, {IS_DRIVE}}}"
 ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
 
 
@@ -186,7 +187,7 @@ def _p99_by_model():
     def p99(window=NOW):
         return " or ".join(recorded(metric, f'{FLEET}, op=~"$op"', window) for metric in P99_OF_MODELS)
 
-    solid = f'({p99(WHOLE)}) and on (cluster, model) biolat_device_info{{{FLEET}, rotational="0"}} @ end()'
+    solid = f'({p99(WHOLE)}) and on (cluster, model) biolat_device_info{{{FLEET}, {IS_DRIVE}, rotational="0"}} @ end()'
     return f"({p99()}) and (topk(20, {solid}) or topk(20, {p99(WHOLE)}))"
 
 

@@ -14,6 +14,8 @@ IF_DRIVES_CHOSEN = ('instance!~"($node)($node)"', 'device!~"($device)($device)"'
 # The same, also for clusters and models.
 IF_ANY_CHOSEN = (*IF_DRIVES_CHOSEN, 'cluster!~"($cluster)($cluster)"', 'model!~"($model)($model)"')
 
+# Matches drives in biolat_device_info, which also has volumes. Daemons before volumes have no kind.
+IS_DRIVE = 'kind=~"drive|"'
 # Drives that do not spin.
 SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
 

@@ -97,6 +97,7 @@ def drive(
     yield f"biolat_device_holder_info{{{labels},{holder}}}", "1x6"
     claim = label_set(cluster=cluster, persistentvolume=volume, claim_namespace="shop", name=f"data-{node}")
     yield f"kube_persistentvolume_claim_ref{{{claim}}}", "1x6"
+    yield from volume_above(kind, cluster, node, device, hangs, ops, scale)
     yield f'ALERTS{{{labels},alertname="BlockDeviceHung",alertstate="firing",severity="critical"}}', "1x6"
     yield f"biolat_oldest_inflight_seconds{{{labels}}}", f"{HANGS_FOR if hangs else 1}x6"
     for phase in ("admission", *(() if "device" in phases else ("device",))):
@@ -119,6 +120,27 @@ def drive(
             yield f"biolat_workload_{name}_total{{{by_cgroup}}}", samples.counter()
         for series in (f"io_bytes_total{{{by_op}}}", f"requeues_total{{{by_op}}}", f'io_errors_total{{{by_op},status="medium"}}'):
             yield f"biolat_{series}", samples.counter()
+
+
+def volume_above(kind, cluster, node, device, hangs, ops, scale):
+    """A volume on a drive. Flushes of volumes are writes."""
+    name = f"dm-{device}"
+    labels = label_set(cluster=cluster, instance=node, device=name)
+    samples = Samples(labels, still=hangs)
+    yield f'biolat_device_info{{{labels},kind="lvm",label="vg-{device}",rotational="0"}}', "1x6"
+    of_drive = label_set(cluster=cluster, instance=node, device=device, holder=name, kind="lvm", name=f"vg-{device}", depth="1")
+    yield f"biolat_device_holder_info{{{of_drive}}}", "1x6"
+    yield f"biolat_volume_failed_ios_total{{{labels}}}", samples.counter()
+    for op in ops:
+        op = "write" if op == "flush" else op
+        yield from samples.histogram(f'biolat_volume_latency_seconds{{{labels},op="{op}"}}', kind, scale)
+        yield f'biolat_volume_io_bytes_total{{{labels},op="{op}"}}', samples.counter()
+
+
+def slow_volume(cluster, node, device):
+    """The recording of what a volume adds to writes, because the drive has none."""
+    labels = label_set(cluster=cluster, instance=node, device=f"dm-{device}", kind="lvm", label=f"vg-{device}", op="write")
+    yield f"instance_device_op:biolat_volume_added_seconds:mean5m{{{labels}}}", Samples(labels).gauge()
 
 
 def sick_drive(cluster, node, device, model, score):
@@ -196,6 +218,7 @@ def fleet_test(kind, board):
         series += node(kind, cluster, name, [device])
         sizes = ("le_4KiB",) if number % 2 else ("gt_1MiB",)
         series += drive(kind, cluster, name, device, f"m{number}", number % 2 == 1, number == 0, sizes=sizes)
+        series += slow_volume(cluster, name, device)
         series += sick_drive(cluster, name, device, f"m{number}", score=number)
     conditions = []
     of_panels = collections.Counter()

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard
 
-from latencies import DEVICE, FLEET
+from latencies import DEVICE, FLEET, IS_DRIVE
 from panels import DATASOURCE
 
 # The default choice. It excludes discards, which can take seconds on a healthy drive and would be the slowest op everywhere.
@@ -34,9 +34,9 @@ def variables(board):
     info = "biolat_device_info"
     for variable in (
         _chosen("cluster", "Cluster", "biolat_build_info", "cluster", "The label cluster, which may be absent"),
-        _chosen("model", "Model", f'{info}{{cluster=~"$cluster"}}', "model", "Does not affect the row biolat itself"),
-        _chosen("node", "Node", f"{info}{{{FLEET}}}", "instance", "The label instance: nodes with drives of the chosen models"),
-        _chosen("device", "Device", f'{info}{{{FLEET}, instance=~"$node"}}', "device", "Drives of the chosen models and nodes"),
+        _chosen("model", "Model", f'{info}{{cluster=~"$cluster", {IS_DRIVE}}}', "model", "Does not affect the row biolat itself"),
+        _chosen("node", "Node", f"{info}{{{FLEET}, {IS_DRIVE}}}", "instance", "The label instance: nodes with drives of the chosen models"),
+        _chosen("device", "Device", f'{info}{{{FLEET}, instance=~"$node", {IS_DRIVE}}}', "device", "Drives of the chosen models and nodes"),
         _chosen("op", "Op", f"biolat_io_bytes_total{{{DEVICE}}}", "op", "The kernel's name of the operation", OPS),
     ):
         board.with_variable(variable)

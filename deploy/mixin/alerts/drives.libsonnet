@@ -132,7 +132,7 @@ function(config) {
         ) > %(minLatencySeconds)g
         and instance_device_op:biolat_total_latency_seconds:count_rate5m >= 1
         unless on (cluster, model)
-        count by (cluster, model) (biolat_device_info{model!=""}) >= %(manyDrives)d
+        count by (cluster, model) (biolat_device_info{model!="", kind=~"drive|"}) >= %(manyDrives)d
       |||,
       'for': '15m',
       labels: { severity: 'warning' },
@@ -157,7 +157,7 @@ function(config) {
         scalar(%(slowerThanSiblingsClassicFactor)g * group(model_op_le:biolat_device_latency_seconds_bucket:rate5m) or vector(%(slowerThanSiblingsFactor)g))
           * quantile by (cluster, model, op) (0.5, instance_device_op:biolat_device_latency_seconds:p99_rate5m)
         unless on (cluster, model)
-        count by (cluster, model) (biolat_device_info{model!=""}) >= %(manyDrives)d
+        count by (cluster, model) (biolat_device_info{model!="", kind=~"drive|"}) >= %(manyDrives)d
       |||,
       'for': '15m',
       labels: { severity: 'warning' },

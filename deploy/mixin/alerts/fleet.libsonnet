@@ -15,6 +15,7 @@ function(config) {
         group by (cluster, instance, device, model, serial, wwid) (
           last_over_time(
             biolat_device_info{
+              kind=~"drive|",
               transport=~"%(fixedTransports)s",
               model!~"%(virtualModels)s",
               wwid!=""

@@ -1,36 +1,75 @@
-// I/O per persistent volume claim, from the figures of its drives.
+// I/O per persistent volume claim, from the figures of its volume (dm, md), otherwise of its drives.
 local withModel = import 'with_model.libsonnet';
 
-local drive = 'cluster, instance, device';
+local device = 'cluster, instance, device';
 local volume = 'cluster, persistentvolume';
 local claim = 'cluster, namespace, persistentvolumeclaim';
 
 local drives = 'namespace_persistentvolumeclaim_device:biolat_device_holder_info:group';
+local nearest = 'namespace_persistentvolumeclaim_device:biolat_device_holder_info:nearest';
 
 local renamed(from, to, expr) = 'label_replace(%s, "%s", "$1", "%s", "(.+)")' % [expr, to, from];
-// Only of drives: a volume between the claim and the drive (LVM, md) has no series like those of drives.
-local volumes(matchers) =
-  '(biolat_device_holder_info{%s} and on (%s) biolat_device_info{kind=~"drive|"})' % [matchers, drive];
+// Persistent volumes on drives, and on volumes (dm, md). Older daemons measure only drives, and expose no kind.
+local onDrives(matchers) =
+  '(biolat_device_holder_info{%s} and on (%s) biolat_device_info{kind=~"drive|"})' % [matchers, device];
+local onVolumes(matchers) =
+  '(biolat_device_holder_info{%s} and on (%s) biolat_device_info{kind!~"drive|"})' % [matchers, device];
 
-// Of a drive, one value per op and several claims: only one of them can be on the "many" side of a join.
-local byOp(aggregation, figure) =
-  local of(op) = '%s * on (%s) group_left (op) %s{op="%s"}' % [drives, drive, figure, op];
+// Only kube-state-metrics knows the claim of a volume.
+local withClaim(holders) =
+  withModel(|||
+    group by (%(device)s, namespace, persistentvolumeclaim, persistentvolume) (
+      %(holders)s
+        * on (%(volume)s) group_left (namespace, persistentvolumeclaim)
+      group by (%(volume)s, namespace, persistentvolumeclaim) (
+        %(claims)s
+      )
+    )
+  ||| % {
+    device: device,
+    volume: volume,
+    holders: renamed('name', 'persistentvolume', holders),
+    claims: renamed(
+      'name',
+      'persistentvolumeclaim',
+      renamed('claim_namespace', 'namespace', 'kube_persistentvolume_claim_ref')
+    ),
+  });
+
+// Of drives and volumes. For five minutes, a kernel name that is used again has figures of both.
+local ofEither(level, figures, matchers='') =
+  std.join(' or on (%s) ' % device, ['%s:%s%s' % [level, figure, matchers] for figure in figures]);
+
+// Of a device, one value per op and several claims: only one of them can be on the "many" side of a join.
+local byOp(aggregation, figures) =
+  local of(op) = '%s * on (%s) group_left (op) (%s)' % [
+    nearest,
+    device,
+    ofEither('instance_device_op', figures, '{op="%s"}' % op),
+  ];
   |||
     %s by (%s, op) (
       %s
     )
   ||| % [aggregation, claim, std.join('\n  or\n  ', std.map(of, ['read', 'write', 'flush']))];
 
-local byClaim(aggregation, figure) = '%s by (%s) (%s * on (%s) group_left () %s)' % [aggregation, claim, drives, drive, figure];
+local byClaim(aggregation, devices, figures) =
+  '%s by (%s) (%s * on (%s) group_left () (%s))' % [
+    aggregation,
+    claim,
+    devices,
+    device,
+    ofEither('instance_device', figures),
+  ];
 
 function(histograms, config) {
-  local perOp(aggregation, figure) = {
+  local perOp(aggregation, figure, ofVolumes) = {
     record: 'namespace_persistentvolumeclaim_op:' + figure,
-    expr: byOp(aggregation, 'instance_device_op:' + figure),
+    expr: byOp(aggregation, [figure, ofVolumes]),
   },
-  local perClaim(aggregation, figure) = {
-    record: 'namespace_persistentvolumeclaim:' + figure,
-    expr: byClaim(aggregation, 'instance_device:' + figure),
+  local perClaim(aggregation, figures, devices=nearest) = {
+    record: 'namespace_persistentvolumeclaim:' + figures[0],
+    expr: byClaim(aggregation, devices, figures),
   },
 
   name: 'biolat-claims',
@@ -42,31 +81,36 @@ function(histograms, config) {
         biolat_device_holder_info{kind="persistent_volume"}. Of a stack that is measured at several levels, such as multipath,
         only the nearest level counts.
       |||,
-      expr: withModel(|||
-        group by (%(drive)s, namespace, persistentvolumeclaim, persistentvolume) (
-          %(volumes)s
-            * on (%(volume)s) group_left (namespace, persistentvolumeclaim)
-          group by (%(volume)s, namespace, persistentvolumeclaim) (
-            %(claims)s
-          )
-        )
+      expr: withClaim('%s or on (cluster, instance, name) %s' % [
+        onDrives('kind="persistent_volume", depth="1"'),
+        onDrives('kind="persistent_volume"'),
+      ]),
+    },
+    {
+      record: nearest,
+      comment:: |||
+        The measured device that each claim is on: the volume (dm, md) that is directly below it, otherwise its drives.
+      |||,
+      expr: |||
+        %(volumes)s
+          or on (cluster, instance, persistentvolume)
+        %(drives)s
       ||| % {
-        drive: drive,
-        volume: volume,
-        volumes: renamed(
-          'name',
-          'persistentvolume',
-          '%s or on (cluster, instance, name) %s' % [
-            volumes('kind="persistent_volume", depth="1"'),
-            volumes('kind="persistent_volume"'),
-          ]
-        ),
-        claims: renamed(
-          'name',
-          'persistentvolumeclaim',
-          renamed('claim_namespace', 'namespace', 'kube_persistentvolume_claim_ref')
-        ),
-      }),
+        volumes: std.rstripChars(withClaim(onVolumes('kind="persistent_volume", depth="1"')), '\n'),
+        drives: drives,
+      },
+    },
+    perOp('max', 'biolat_total_latency_seconds:p99_rate5m', 'biolat_volume_latency_seconds:p99_rate5m') + {
+      comment:: |||
+        The figures of a claim are those of this device. If other claims or programs use the same volume or drive, their I/O is
+        included.
+      |||,
+    },
+    perOp('sum', 'biolat_total_latency_seconds:count_rate5m', 'biolat_volume_latency_seconds:count_rate5m'),
+    perOp('sum', 'biolat_io_bytes:rate5m', 'biolat_volume_io_bytes:rate5m'),
+    perClaim('sum', ['biolat_failed_ios:rate5m', 'biolat_volume_failed_ios:rate5m']),
+    perClaim('max', ['biolat_oldest_inflight_seconds:max'], drives) + {
+      comment:: 'Of the drives: volumes have no age of the oldest I/O.',
     },
     {
       record: 'namespace_persistentvolumeclaim_device:biolat_device_holder_info:rank',
@@ -75,24 +119,15 @@ function(histograms, config) {
       |||,
       expr: |||
         %(drives)s
-          * on (%(drive)s) group_left ()
-        (
-          (max by (%(drive)s) (instance_device:biolat_oldest_inflight_seconds:max) >= %(hangs)g) * 1e6
-          or
-          max by (%(drive)s) (instance_device_op:biolat_total_latency_seconds:p99_rate5m{op=~"read|write|flush"})
-        )
+          * on (%(device)s) group_left ()
+        (max by (%(device)s) (instance_device:biolat_oldest_inflight_seconds:max) >= %(hangs)g) * 1e6
+        or
+        %(drives)s
+          * on (%(claim)s) group_left ()
+        max by (%(claim)s) (namespace_persistentvolumeclaim_op:biolat_total_latency_seconds:p99_rate5m)
         or
         %(drives)s * 0
-      ||| % { drives: drives, drive: drive, hangs: config.worstHangSeconds },
+      ||| % { drives: drives, device: device, claim: claim, hangs: config.worstHangSeconds },
     },
-    perOp('max', 'biolat_total_latency_seconds:p99_rate5m') + {
-      comment:: |||
-        The figures of a claim are those of its drives. If other claims or programs use the same drive, their I/O is included.
-      |||,
-    },
-    perOp('sum', 'biolat_total_latency_seconds:count_rate5m'),
-    perOp('sum', 'biolat_io_bytes:rate5m'),
-    perClaim('sum', 'biolat_failed_ios:rate5m'),
-    perClaim('max', 'biolat_oldest_inflight_seconds:max'),
   ],
 }

@@ -149,7 +149,7 @@ function(histograms, config) {
       group by (cluster, instance, device, firmware) (biolat_device_info)
     )
       and
-    count by (cluster, model, firmware) (group by (cluster, instance, model, firmware) (biolat_device_info)) >= %(nodes)d
+    count by (cluster, model, firmware) (group by (cluster, instance, model, firmware) (biolat_device_info{kind=~"drive|"})) >= %(nodes)d
   ||| % { typical: typical, nodes: config.failSlowMinNodes },
 
   name: 'biolat-fail-slow',

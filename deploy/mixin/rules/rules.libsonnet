@@ -21,6 +21,7 @@ local expressions = import '../promql.libsonnet';
         import 'models.libsonnet',
         import 'fleet.libsonnet',
         import 'pods.libsonnet',
+        import 'volumes.libsonnet',
         import 'claims.libsonnet',
         import 'daemons.libsonnet',
       ] + (if config.slo.enabled then [import 'slo.libsonnet'] else [])

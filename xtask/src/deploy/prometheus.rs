@@ -18,7 +18,7 @@ const RULES: [&str; 5] =
 /// Rules for native histograms, and the same rules for classic histograms.
 const BOTH_KINDS: [[&str; 2]; 2] =
     [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "tests/claims.yml",
     "tests/classic.yml",
     "tests/drives.yml",
@@ -32,6 +32,7 @@ const TESTS: [&str; 13] = [
     "tests/pods.yml",
     "tests/slo-classic.yml",
     "tests/slo.yml",
+    "tests/volumes.yml",
 ];
 /// Recorded native histograms. `recording-classic.yml` records other series instead.
 const HISTOGRAMS: [&str; 3] = [
