@@ -1,6 +1,6 @@
 """The row on persistent volume claims. Empty without kube-state-metrics."""
 
-from latencies import BY_DEVICE, FLEET_DEVICE, highest, most, recorded, summed
+from latencies import BY_DEVICE, FLEET_DEVICE, NOW, highest, most, recorded, summed
 from panels import coloured, columns, lines, link, row, unit_of
 
 DRIVES = "namespace_persistentvolumeclaim_device:biolat_device_holder_info:group"
@@ -79,6 +79,8 @@ def claims(board, histograms):
     def panel(title, what, unit, figure, labels=OPS, of=f" {OF_DEVICE}", **options):
         def query(window):
             of_claims = recorded(f"{OF_CLAIM}{figure}", labels, window)
+            if window == NOW:
+                return of_claims
             return f"{of_claims} and {ON_CLAIM} {recorded(DRIVES, FLEET_DEVICE, window)}"
 
         legend = "{{cluster}} {{namespace}}/{{persistentvolumeclaim}}" + (" {{op}}" if "op=" in labels else "")
