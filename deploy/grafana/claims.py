@@ -49,8 +49,8 @@ def _worst(uid):
         "Worst claims now",
         f"Twenty claims: first those with an I/O in flight for {HANGS} seconds or more, then by the highest p99 total latency of "
         f"reads, writes and flushes over five minutes. {OF_DEVICE} They include the I/O of other claims and programs there. A "
-        "claim on several drives has a row for each. Click a device to show only that drive, or a claim to see who keeps its drive busy. "
-        "From recording rules.",
+        "claim on several drives has a row for each. Click a device to show only that drive, or a claim to see who keeps its drive "
+        "busy. From recording rules.",
         list(values.values()),
         {
             "cluster": "Cluster",
