@@ -1,6 +1,6 @@
 """The row on persistent volume claims. Empty without kube-state-metrics."""
 
-from latencies import BY_DEVICE, FLEET_DEVICE, highest, most, recorded, summed
+from latencies import BY_DEVICE, FLEET_DEVICE, NOW, highest, most, recorded, summed
 from panels import coloured, columns, lines, link, row, unit_of
 
 DRIVES = "namespace_persistentvolumeclaim_device:biolat_device_holder_info:group"
@@ -49,8 +49,8 @@ def _worst(uid):
         "Worst claims now",
         f"Twenty claims: first those with an I/O in flight for {HANGS} seconds or more, then by the highest p99 total latency of "
         f"reads, writes and flushes over five minutes. {OF_DEVICE} They include the I/O of other claims and programs there. A "
-        "claim on several drives has a row for each. Click a device to show only that drive, or a claim to see who keeps its drive busy. "
-        "From recording rules.",
+        "claim on several drives has a row for each. Click a device to show only that drive, or a claim to see who keeps its drive "
+        "busy. From recording rules.",
         list(values.values()),
         {
             "cluster": "Cluster",
@@ -79,6 +79,8 @@ def claims(board, histograms):
     def panel(title, what, unit, figure, labels=OPS, of=f" {OF_DEVICE}", **options):
         def query(window):
             of_claims = recorded(f"{OF_CLAIM}{figure}", labels, window)
+            if window == NOW:
+                return of_claims
             return f"{of_claims} and {ON_CLAIM} {recorded(DRIVES, FLEET_DEVICE, window)}"
 
         legend = "{{cluster}} {{namespace}}/{{persistentvolumeclaim}}" + (" {{op}}" if "op=" in labels else "")

@@ -64,6 +64,10 @@ def build(histograms):
     # Grafana assigns the dashboard's id on import. Panels keep their ids, because links contain them.
     for place, panel in enumerate(each(built.panels), 1):
         panel.id_val = place
+        # Defaults, which take room: kubectl apply limits the size of the ConfigMap.
+        panel.transparent = panel.repeat_direction = None
+        for target in getattr(panel, "targets", None) or ():
+            target.instant = target.instant or None
     who = next(panel.id_val for panel in each(built.panels) if panel.title == WHO)
     text = JSONEncoder(sort_keys=True, indent=1).encode(built).replace(WHO_LINK, f"viewPanel={who}")
     return text.replace("{\n", '{\n "id": null,\n', 1) + "\n"

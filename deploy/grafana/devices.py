@@ -1,6 +1,20 @@
 """The rows on the chosen devices: latency by op and phase, load, CPUs, identity."""
 
-from latencies import BY_DEVICE, DEVICE, DEVICE_OP, FLEET_DEVICE, IS_DRIVE, NOW, gauge, highest, most, of_most, rate, slowest, summed
+from latencies import (
+    BY_DEVICE,
+    DEVICE,
+    DEVICE_OP,
+    FLEET_DEVICE,
+    IS_DRIVE,
+    NOW,
+    gauge,
+    highest,
+    most,
+    of_most,
+    rate,
+    slowest,
+    summed,
+)
 from panels import columns, heat_map, lines, row
 
 PHASES = {

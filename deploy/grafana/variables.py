@@ -31,12 +31,12 @@ def variables(board):
     board.with_variable(
         builders.DatasourceVariable("datasource").label("Data source").type("prometheus").description("A Prometheus with biolat")
     )
-    info = "biolat_device_info"
+    info, drives = "biolat_device_info", f"{FLEET}, {IS_DRIVE}"
     for variable in (
         _chosen("cluster", "Cluster", "biolat_build_info", "cluster", "The label cluster, which may be absent"),
-        _chosen("model", "Model", f'{info}{{cluster=~"$cluster", {IS_DRIVE}}}', "model", "Does not affect the row biolat itself"),
-        _chosen("node", "Node", f"{info}{{{FLEET}, {IS_DRIVE}}}", "instance", "The label instance: nodes with drives of the chosen models"),
-        _chosen("device", "Device", f'{info}{{{FLEET}, instance=~"$node", {IS_DRIVE}}}', "device", "Drives of the chosen models and nodes"),
+        _chosen("model", "Model", f'{info}{{cluster=~"$cluster"}}', "model", "Does not affect the row biolat itself"),
+        _chosen("node", "Node", f"{info}{{{drives}}}", "instance", "The label instance: nodes with drives of the chosen models"),
+        _chosen("device", "Device", f'{info}{{{drives}, instance=~"$node"}}', "device", "Drives of the chosen models and nodes"),
         _chosen("op", "Op", f"biolat_io_bytes_total{{{DEVICE}}}", "op", "The kernel's name of the operation", OPS),
     ):
         board.with_variable(variable)

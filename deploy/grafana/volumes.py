@@ -1,6 +1,6 @@
 """The row on volumes (dm, md), with what they add to the latency of the drives below them."""
 
-from latencies import BY_DEVICE, FLEET, FLEET_DEVICE, NODE, most, recorded
+from latencies import BY_DEVICE, FLEET, FLEET_DEVICE, NODE, NOW, most, recorded
 from panels import lines, row
 
 LATENCY = "instance_device_op:biolat_volume_latency_seconds"
@@ -13,6 +13,8 @@ def volumes(board, _):
         def query(window):
             """Volumes on the chosen drives. While all drives are chosen, also volumes on none, such as zram."""
             series = recorded(figure, f'{NODE}, op=~"$op"', window)
+            if window == NOW:
+                return series
             on_drives = recorded(DRIVES, f'{FLEET}, instance=~"$node", drive=~"$device"', window)
             themselves = recorded("biolat_device_info", f'{FLEET_DEVICE}, kind!~"drive|"', window)
             return f"{series} and on ({', '.join(BY_DEVICE)}) ({on_drives} or {themselves})"

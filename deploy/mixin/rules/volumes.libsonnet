@@ -19,7 +19,8 @@ local withLabel(expr) = |||
 // Of the drives below each volume, one value per op and several volumes: only one of them can be on the "many" side of a join.
 local ofDrives(figure) =
   local of(op) =
-    '%s * on (%s) group_left (op) label_replace(instance_device_op:biolat_total_latency_seconds:%s{op="%s"}, "drive", "$1", "device", "(.+)")'
+    ('%s * on (%s) group_left (op) '
+     + 'label_replace(instance_device_op:biolat_total_latency_seconds:%s{op="%s"}, "drive", "$1", "device", "(.+)")')
     % [below, drive, figure, op];
   |||
     sum by (%s) (
