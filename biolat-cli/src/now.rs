@@ -4,7 +4,12 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
 use biolat_common::series::Phase;
-use biolat_model::{interval, text::format};
+use biolat_model::{
+    api::ApiSlowLog,
+    interval,
+    snapshot::{SlowIo, Snapshot},
+    text::format,
+};
 use biolat_system::log_lines;
 
 use super::{
@@ -13,7 +18,7 @@ use super::{
     options::{CommonOptions, HistogramOptions},
     output::write,
     progress::Progress,
-    remote::MAX_OUTAGE,
+    remote::{MAX_OUTAGE, fetch},
     source::{Needs, Source, is_daemon_here, without_daemon},
     stop::StopSignals,
     target::Target,
@@ -33,7 +38,7 @@ pub(super) async fn run(options: &CommonOptions, length: Duration) -> Result<Exi
 
 async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
     let view = View::of_histograms(&HistogramOptions::default(), options);
-    let mut source = open(options, Needs { window: length, slow: Some(interval::SLOW) }).await?;
+    let (mut source, daemon) = open(options, Needs { window: length, slow: Some(interval::SLOW) }).await?;
     if !options.json {
         view.introduce(&[source.about.clone()]).await?;
     }
@@ -59,26 +64,40 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
         }
     };
     progress.clear();
-    let window = Window::between(&first, &last);
+    let mut window = Window::between(&first, &last);
+    if let Some(daemon) = daemon {
+        window.slow = slow_ios(daemon, options, &first, &last).await;
+    }
     if options.json {
         return write(json::line(&window, &last.host, &view.breakdown, None)?).await;
     }
     write(view.findings(&summary(&window, &view), &window)).await
 }
 
-/// Connects to the daemon given by `--host` or the one on this host, or else attaches a probe of its own.
-async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
+/// The slow and failed I/Os that a daemon recorded between two snapshots, on the devices shown. They only add to the findings, so an
+/// error means that there are none.
+async fn slow_ios(daemon: Target, options: &CommonOptions, first: &Snapshot, last: &Snapshot) -> Vec<SlowIo> {
+    let log: Option<ApiSlowLog> = fetch(daemon, &options.source).await.ok().flatten();
+    let is_shown = |io: &SlowIo| last.devices.iter().any(|view| view.device.name == io.device);
+    let is_within = |io: &SlowIo| io.completed > first.taken && io.completed <= last.taken;
+    log.into_iter().flat_map(|log| log.ios.to_vec()).filter(|io| is_within(io) && is_shown(io)).collect()
+}
+
+/// Connects to the daemon given by `--host` or the one on this host, and says which, or else attaches a probe of its own.
+async fn open(options: &CommonOptions, needs: Needs) -> Result<(Source, Option<Target>)> {
     if let Some(target) = &options.source.host {
-        return Source::open_remote(target, options, needs, MAX_OUTAGE).await;
+        let source = Source::open_remote(target, options, needs, MAX_OUTAGE).await?;
+        return Ok((source, Some(target.clone())));
     }
     if !is_daemon_here().await {
         let own = Source::open_own(options, needs).await;
-        return own.map_err(|error| anyhow!("{}", without_daemon(&error)));
+        return Ok((own.map_err(|error| anyhow!("{}", without_daemon(&error)))?, None));
     }
-    match Source::open_remote(&Target::here(), options, needs, MAX_OUTAGE).await {
-        Ok(source) => Ok(source),
+    let here = Target::here();
+    match Source::open_remote(&here, options, needs, MAX_OUTAGE).await {
+        Ok(source) => Ok((source, Some(here))),
         Err(refused) => match Source::open_own(options, needs).await {
-            Ok(source) => Ok(source),
+            Ok(source) => Ok((source, None)),
             Err(_) => bail!("{refused:#}; as root, biolat measures without the daemon"),
         },
     }
