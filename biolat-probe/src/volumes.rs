@@ -97,25 +97,27 @@ impl VolumeProbe {
         load(kernel, tracing, cpus).map(Some).map_err(|error| env.explain(error))
     }
 
-    /// Starts to measure a device. Returns `false` if there is no room for it: another volume has its cell, or there are
+    /// Starts to measure a device. Fails, among other things, if there is no room for it: another volume has its cell, or there are
     /// [`MAX_VOLUMES`] others.
-    pub fn measure(&mut self, device: u64) -> Result<bool> {
-        if self.counters.contains_key(&device) {
-            return Ok(true);
-        }
+    pub fn measure(&mut self, device: u64) -> Result<()> {
+        self.begin(device).inspect_err(|_| {
+            // What was begun is undone as far as possible.
+            let _ = self.remove(device);
+        })
+    }
+
+    fn begin(&mut self, device: u64) -> Result<()> {
         let cell = volume_cell(device);
         let Plain(current) = self.volumes.get(&cell, 0).context("cannot read the volumes")?;
-        let Some(index) = self.free_index().filter(|_| current.device == 0) else { return Ok(false) };
+        let index = self.free_index().filter(|_| current.device == 0);
+        let index = index.context("there is no room for more volumes")?;
         let counters: Counters =
             PerCpuArray::create(ENTRIES, 0).context("cannot create counters for a volume")?;
         self.all_counters.set(index, counters.map(), 0).context("cannot add counters for a volume")?;
         self.write(cell, Volume { device, counters: index, padding: 0 })?;
         self.counters.insert(device, (index, counters));
         self.next = (index + 1) % MAX_VOLUMES;
-        if self.links.is_empty() {
-            self.attach_all()?;
-        }
-        Ok(true)
+        self.attach_all()
     }
 
     /// Attaches the programs that are not attached yet. An understudy comes after its program, so that it runs after it.

@@ -169,7 +169,7 @@ impl Collector {
             log::warn!("cannot name files and processes of I/Os through new modules: {error:#}");
         }
         if let Some(found) = self.devices.take_volumes() {
-            self.volumes.reconcile(&self.host, found)?;
+            self.volumes.reconcile(&self.host, found);
         }
         self.end_quarantine()?;
         self.provide_series();

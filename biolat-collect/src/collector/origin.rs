@@ -177,7 +177,8 @@ pub(super) fn measure_volumes(collector: &mut Collector, choice: MeasureVolumes)
     collector.volumes = Volumes::new(Some(probe));
     let Collector { host, volumes, devices, .. } = collector;
     let found = devices.begin_volumes(choice)?;
-    volumes.reconcile(host, found)
+    volumes.reconcile(host, found);
+    Ok(())
 }
 
 fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Collector> {

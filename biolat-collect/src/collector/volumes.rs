@@ -45,7 +45,7 @@ pub(super) struct Volumes {
 struct KnownVolume {
     device: Device,
     since: SystemTime,
-    /// I/Os in the disk statistics when the measurement began.
+    /// I/Os that had started when the measurement began, according to the disk statistics.
     completions_before: u64,
     figures: Figures,
 }
@@ -113,15 +113,16 @@ impl Volumes {
         Self { probe, known: BTreeMap::new() }
     }
 
-    /// Begins to measure volumes that are new, and stops measuring those that are gone.
-    pub(super) fn reconcile(&mut self, host: &Host, found: Vec<Device>) -> Result<()> {
-        let Some(probe) = &mut self.probe else { return Ok(()) };
+    /// Begins to measure volumes that are new, and stops measuring those that are gone. A volume that cannot be measured is not
+    /// shown, and drives are measured all the same.
+    pub(super) fn reconcile(&mut self, host: &Host, found: Vec<Device>) {
+        let Some(probe) = &mut self.probe else { return };
         let gone = |known: &KnownVolume| {
             !found.iter().any(|device| device.id == known.device.id && device.inode == known.device.inode)
         };
         let gone: Vec<u64> = self.known.iter().filter(|(_, known)| gone(known)).map(|(&id, _)| id).collect();
         for id in gone {
-            probe.remove(id)?;
+            stop(probe, id);
             if let Some(known) = self.known.remove(&id) {
                 log::info!("volume {} is gone", name(&known.device));
             }
@@ -131,22 +132,26 @@ impl Volumes {
                 known.device = device;
                 continue;
             }
-            let completions_before = completions(host, &device);
+            let completions_before = started(host, &device);
             let figures = if device.is_multipath_head() {
-                Figures::OfPaths(HeadTotals::default())
-            } else if probe.measure(device.id)? {
-                Figures::OfBios(Box::new([const { VolumeTotals::ZERO }; GROUPS as usize]))
+                Ok(Figures::OfPaths(HeadTotals::default()))
             } else {
-                log::warn!("volume {} is not measured: there is no room for more volumes", name(&device));
-                Figures::None
+                let groups = || Box::new([const { VolumeTotals::ZERO }; GROUPS as usize]);
+                probe.measure(device.id).map(|()| Figures::OfBios(groups()))
             };
-            if !matches!(figures, Figures::None) {
-                log::info!("volume {}", name(&device));
-            }
+            let figures = match figures {
+                Ok(figures) => {
+                    log::info!("volume {}", name(&device));
+                    figures
+                }
+                Err(error) => {
+                    log::warn!("volume {} is not measured: {error:#}", name(&device));
+                    Figures::None
+                }
+            };
             let known = KnownVolume { since: SystemTime::now(), completions_before, figures, device };
             self.known.insert(known.device.id, known);
         }
-        Ok(())
     }
 
     /// Reads the counters.
@@ -164,7 +169,7 @@ impl Volumes {
                     "volume {} is not measured: this kernel does not report the end of its I/Os",
                     name(&known.device)
                 );
-                probe.remove(id)?;
+                stop(probe, id);
                 known.figures = Figures::None;
             }
         }
@@ -186,11 +191,15 @@ impl Volumes {
     fn losses(&mut self) -> Result<BTreeMap<Name, u64>> {
         let Some(probe) = &mut self.probe else { return Ok(BTreeMap::new()) };
         let VolumeLosses { evicted, refused } = probe.losses()?;
-        if probe.attach_understudies()? {
-            log::info!(
+        match probe.attach_understudies() {
+            Ok(true) => log::info!(
                 "the kernel refused the programs for volumes {refused} runs, because they were already running on the CPU: from now \
                  on a second pair of programs counts such I/Os"
-            );
+            ),
+            Ok(false) => {}
+            Err(error) => {
+                log::warn!("I/Os of volumes for which the kernel refuses a run are lost: {error:#}")
+            }
         }
         Ok(BTreeMap::from([("evicted".into(), evicted), ("recursion".into(), refused)]))
     }
@@ -233,6 +242,16 @@ fn name(device: &Device) -> String {
 
 fn completions(host: &Host, device: &Device) -> u64 {
     DiskStats::read(&host.sysfs, device).map_or(0, |stats| stats.completions())
+}
+
+fn started(host: &Host, device: &Device) -> u64 {
+    DiskStats::read(&host.sysfs, device).map_or(0, |stats| stats.completions() + stats.in_flight())
+}
+
+fn stop(probe: &mut VolumeProbe, id: u64) {
+    if let Err(error) = probe.remove(id) {
+        log::warn!("cannot stop measuring a volume: {error:#}");
+    }
 }
 
 #[cfg(test)]
