@@ -17,7 +17,7 @@ pub(super) const NO_WORKLOADS: &str = "no workloads are counted there: that biol
                                        kernel does not record the cgroup of an I/O";
 
 const NO_VOLUMES: &str =
-    "no volume is measured there: there is none, or that biolat-daemon runs with --volumes off";
+    "no volumes are measured there: the host has none, or its biolat-daemon runs with --volumes off";
 
 const NO_CLAIMS: &str =
     "no persistent volume is mounted from these drives (in a pod, the chart's volumeNames shows them)";
@@ -94,7 +94,10 @@ impl Breakdown {
         type Part<'a> = (Option<&'a DeviceWindow>, u32, Option<Claim<'a>>, Vec<&'a DeviceWindow>);
         let layers = || window.layers().into_iter();
         let block = |(device, depth)| (Some(device), depth, None, vec![device]);
-        let parts: Vec<Part<'a>> = match self.by {
+        // If only volumes are selected, they are what is asked for.
+        let has_volumes_only = window.devices.is_empty() && !window.volumes.is_empty();
+        let by = self.by.or(has_volumes_only.then_some(By::Volume));
+        let parts: Vec<Part<'a>> = match by {
             Some(By::Claim) => {
                 let claims = claims::of(window).into_iter();
                 claims.map(|claim| (None, 0, Some(claim.clone()), claim.devices)).collect()
@@ -151,7 +154,7 @@ impl Breakdown {
                 inflight: None,
             }));
         }
-        let is_whole = self.by.is_none() && !self.by_op;
+        let is_whole = by.is_none() && !self.by_op;
         blocks.retain(|block| is_whole || block.is_busy());
         blocks
     }

@@ -19,12 +19,9 @@ pub(super) fn of(window: &Window) -> Vec<Claim<'_>> {
         devices().flat_map(|device| device.claimed.keys()).map(String::as_str).collect();
     let claim = |volume| {
         let holds = |device: &&DeviceWindow| device.claimed.contains_key(volume);
-        let is_next = |device: &&DeviceWindow| device.claimed.get(volume) == Some(&1);
-        let mut nearest: Vec<_> = devices().filter(is_next).collect();
-        if nearest.is_empty() {
-            nearest = devices().filter(holds).collect();
-        }
-        Claim { volume, devices: nearest }
+        let least = devices().filter(holds).map(|device| device.claimed[volume]).min();
+        let is_next = |device: &&DeviceWindow| device.claimed.get(volume).copied() == least;
+        Claim { volume, devices: devices().filter(is_next).collect() }
     };
     names.into_iter().map(claim).collect()
 }

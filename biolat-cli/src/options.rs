@@ -233,10 +233,11 @@ pub struct HistogramOptions {
     #[arg(short = 'D', long)]
     pub by_device: bool,
 
-    /// One histogram per device, per volume (LVM, LUKS, md), or per claim of Kubernetes
+    /// One histogram per device, per volume (LVM, LUKS, md), or per Kubernetes persistent volume claim
     ///
-    /// A claim has the figures of the nearest devices. Its persistent volume is shown and not the claim itself, because biolat does not ask Kubernetes: `kubectl get pv` lists the claim of each
-    /// volume. If other volumes or programs use the same device, their I/O is included.
+    /// claim shows the figures of the nearest devices, under the name of the persistent volume, because biolat does not ask
+    /// Kubernetes: `kubectl get pv` lists the claim of each volume. If other volumes or programs use the same device, their I/O is
+    /// included.
     #[arg(
         long,
         value_name = "device|volume|claim",

@@ -203,6 +203,14 @@ impl Start {
         self.bytes == 0
     }
 
+    /// Nanoseconds since the start; 0 if another CPU noted it later than `now`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn age(self, now: u64) -> u64 {
+        let elapsed = self.elapsed(now);
+        if elapsed >> (TIME_BITS - 1) != 0 { 0 } else { elapsed }
+    }
+
     /// Nanoseconds since the start. It wraps after 78 hours.
     #[inline(always)]
     #[must_use]
@@ -239,6 +247,7 @@ mod tests {
         let key = BioKey::new(1, 1);
         let begun = (1 << 48) - 10;
         assert_eq!(key.start(begun, 0).elapsed(begun + 30), 30);
+        assert_eq!((key.start(begun, 0).age(begun + 30), key.start(begun + 5, 0).age(begun)), (30, 0));
     }
 
     #[test]

@@ -120,8 +120,8 @@ pub struct VolumesOption {
     /// Measure volumes: dm, md, zram and other devices without requests of their own: auto, on or off
     ///
     /// auto leaves out RAM disks (zram, brd), like node_exporter; on includes them, and fails if this kernel lacks what is needed.
-    /// The programs that measure volumes are attached only while there are volumes to show. Then each bio of any device costs
-    /// one more program, about 50 ns.
+    /// The programs that measure volumes are attached only while there are volumes to show. Then one more
+    /// program runs for each bio of any device, which costs about 70 ns.
     #[arg(long, value_name = "auto|on|off", env = "BIOLAT_VOLUMES", hide_env_values = true)]
     #[arg(default_value = "auto", hide_possible_values = true)]
     volumes: AutoOnOff,

@@ -18,9 +18,9 @@ impl Bio {
         Self(pointer)
     }
 
-    /// The device that it was submitted to. `None` if there is none.
+    /// The disk that it was submitted to, with its id. `None` if there is none.
     #[inline(always)]
-    pub(crate) fn disk(&self) -> Option<Disk> {
+    pub(crate) fn disk(&self) -> Option<(Disk, u64)> {
         let device = member!(u64, self.0, volumes.bio_device) as *const u8;
         if device.is_null() {
             return None;
@@ -30,7 +30,7 @@ impl Bio {
         } else {
             member!(u64, device, volumes.device_disk) as *const u8
         });
-        disk.is_present().then_some(disk)
+        disk.checked_id().map(|id| (disk, id))
     }
 
     #[inline(always)]

@@ -22,8 +22,7 @@ const AGAIN: u8 = 12;
 pub(crate) fn count<R: Role>(ctx: &BtfTracePointContext, now: u64) {
     let (queue, bio): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
     let bio = Bio::at(bio);
-    let Some(disk) = bio.disk() else { return };
-    let device = disk.id();
+    let Some((disk, device)) = bio.disk() else { return };
     let Some(volume) = maps::volume(device) else { return };
     // bcache and NVMe multipath devices end the bio on one queue and leave the bio on another device.
     if member!(u64, disk.pointer(), volumes.disk_queue) as *const u8 != queue {

@@ -15,8 +15,7 @@ use crate::{
 pub(crate) fn note<R: Role>(ctx: &BtfTracePointContext) {
     // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
     let bio = Bio::at(member!(u64, ctx.as_ptr().cast::<u8>(), volumes.start_bio) as *const u8);
-    let Some(disk) = bio.disk() else { return };
-    let device = disk.id();
+    let Some((_, device)) = bio.disk() else { return };
     if maps::volume(device).is_none() {
         return;
     }
@@ -39,7 +38,7 @@ fn store<R: Role>(key: BioKey, now: u64, bytes: u32) {
             maps::count_evicted::<R>();
             return maps::write_start(set, candidate, key.start(now, bytes));
         }
-        let age = if start.is_free() { u64::MAX } else { start.elapsed(now) };
+        let age = if start.is_free() { u64::MAX } else { start.age(now) };
         if age > oldest {
             (place, oldest) = (candidate, age);
         }

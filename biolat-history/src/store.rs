@@ -158,8 +158,9 @@ impl Store {
         let gap = Duration::from_micros(microseconds(period.began).saturating_sub(last_us));
         let began = if last_us == 0 { last } else { last.saturating_add(gap) };
         let ended = began.saturating_add(period.length);
-        let lacks_sizes =
-            period.devices.iter().flat_map(|view| &view.series).any(|series| series.sizes.is_none());
+        // Volumes never have sizes.
+        let drives = period.devices.iter().filter(|view| view.device.volume.is_none());
+        let lacks_sizes = drives.flat_map(|view| &view.series).any(|series| series.sizes.is_none());
         let interval = Interval {
             began,
             ended,

@@ -107,6 +107,7 @@ impl VolumeProbe {
     }
 
     fn begin(&mut self, device: u64) -> Result<()> {
+        self.attach_all()?;
         let cell = volume_cell(device);
         let Plain(current) = self.volumes.get(&cell, 0).context("cannot read the volumes")?;
         let index = self.free_index().filter(|_| current.device == 0);
@@ -117,7 +118,7 @@ impl VolumeProbe {
         self.write(cell, Volume { device, counters: index, padding: 0 })?;
         self.counters.insert(device, (index, counters));
         self.next = (index + 1) % MAX_VOLUMES;
-        self.attach_all()
+        Ok(())
     }
 
     /// Attaches the programs that are not attached yet. An understudy comes after its program, so that it runs after it.
@@ -138,7 +139,7 @@ impl VolumeProbe {
             return Ok(false);
         }
         self.refused_before = Some(self.losses.refused);
-        self.attach_all()?;
+        self.attach_all().inspect_err(|_| self.refused_before = None)?;
         // A bio whose end was refused has left its start. An understudy would take it for that of the next bio at the same address.
         for set in 0..SETS {
             let Plain(starts) = self.starts.get(&set, 0).context("cannot read the starts")?;

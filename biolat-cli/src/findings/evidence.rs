@@ -1,4 +1,4 @@
-//! What the findings are based on: which latency, and how many I/Os.
+//! The latency on which the findings are based, and the least number of I/Os.
 
 use biolat_common::series::Phase;
 use biolat_model::histogram::Histogram;

@@ -16,7 +16,7 @@ mod words;
 
 use biolat_model::text::format::NumberFormat;
 
-use super::window::Window;
+use super::window::{DeviceWindow, Window};
 use evidence::MINIMUM;
 
 pub(super) use coverage::missing_admission;
@@ -43,9 +43,18 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(coverage::missed(device));
     }
     for volume in &window.volumes {
-        findings.extend(status::errors(volume));
-        findings.extend(latency::stalls(volume, numbers));
-        findings.extend(latency::slow(volume, numbers));
+        // What happens on a device below is said there.
+        let below = volumes::below(volume, window);
+        let is_of = |found: &dyn Fn(&DeviceWindow) -> bool| below.iter().any(|device| found(device));
+        if !is_of(&|device| !status::errors(device).is_empty()) {
+            findings.extend(status::errors(volume));
+        }
+        if !is_of(&|device| !latency::stalls(device, numbers).is_empty()) {
+            findings.extend(latency::stalls(volume, numbers));
+        }
+        if !is_of(&|device| !latency::slow(device, numbers).is_empty()) {
+            findings.extend(latency::slow(volume, numbers));
+        }
         findings.extend(volumes::added(volume, window, numbers));
     }
     findings.extend(status::removed(window));
@@ -59,7 +68,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
 }
 
 fn nothing(window: &Window) -> String {
-    if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
+    if window.devices.iter().chain(&window.volumes).all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
         "Nothing stands out: no hangs, errors or stalls; no device whose I/O mostly waits in the queue or before it; no device \

@@ -26,7 +26,7 @@ pub(super) fn added(volume: &DeviceWindow, window: &Window, numbers: NumberForma
         (is_enough && share >= SHARE && added >= SHORT).then(|| {
             let names: Vec<_> = below.iter().map(|device| device.name.as_str()).collect();
             format!(
-                "{} adds {} to {} of {}: {} of what its users wait.",
+                "{} adds {} to {} of {}: {} of the volume's latency.",
                 name(volume),
                 numbers.latency(added),
                 plural(op),
@@ -53,7 +53,7 @@ fn figures<'a>(device: &'a DeviceWindow, op: &str) -> Option<&'a Figures> {
 }
 
 /// The devices directly below a volume: volumes, and drives of which it may use a partition.
-fn below<'a>(volume: &DeviceWindow, window: &'a Window) -> Vec<&'a DeviceWindow> {
+pub(super) fn below<'a>(volume: &DeviceWindow, window: &'a Window) -> Vec<&'a DeviceWindow> {
     let on = volume.volume.as_ref().map_or(&[][..], |volume| &volume.on);
     let volumes = window.volumes.iter().filter(|other| on.contains(&other.name));
     let is_on =
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn tells_what_a_volume_adds() {
         let expected =
-            "luks-data (dm-0, crypt) adds 3.10 ms to reads of nvme0n1: 70 % of what its users wait.";
+            "luks-data (dm-0, crypt) adds 3.10 ms to reads of nvme0n1: 70 % of the volume's latency.";
         assert_eq!(found(&window(1.3, 4.4)), [expected]);
         assert!(found(&window(1.3, 2.0)).is_empty(), "a third");
         assert!(found(&window(0.1, 0.4)).is_empty(), "0.3 ms");

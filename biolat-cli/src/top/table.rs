@@ -185,7 +185,7 @@ fn history(row: &TopRow, width: usize, view: &TopView<'_>) -> String {
 }
 
 fn past(row: &TopRow, window: &Window, state: &TopState) -> Option<f64> {
-    let device = window.devices.iter().find(|device| device.name == row.device)?;
+    let device = window.devices.iter().chain(&window.volumes).find(|device| device.name == row.device)?;
     let upper =
         |figures: &Figures| figures.of(state.phase).percentile(0.99).map(|bounds| bounds.upper.min(1100.0));
     match state.ops {

@@ -23,7 +23,7 @@ use super::{audit::Audit, spread::Spread, state::record::DeviceRecord, volumes::
 use crate::device::IdKind;
 
 /// Start time and result of a scan: drives and, if they are measured, volumes.
-type ScanResult = (Instant, Result<(Vec<Device>, Option<Vec<Device>>)>);
+type ScanResult = (Instant, Result<Vec<Device>>, Option<Result<Vec<Device>>>);
 
 /// Number of devices to remember after they are gone.
 const GONE_DEVICES: usize = 100;

@@ -138,7 +138,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
-        self.volumes.read(&self.host)?;
+        self.volumes.read(&self.host);
         self.slow.complete(
             &mut self.probe,
             &self.host,
@@ -158,7 +158,7 @@ impl Collector {
         self.provide_series();
         self.slots.log_no_room(&self.devices, &self.probe.kernel);
         let mut snapshot = self.snapshot(lost, program);
-        self.volumes.add_to(&mut snapshot, self.probe.kernel.statuses_since_6_10)?;
+        self.volumes.add_to(&mut snapshot, self.probe.kernel.statuses_since_6_10);
         Ok(snapshot)
     }
 

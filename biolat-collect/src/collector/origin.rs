@@ -162,11 +162,16 @@ pub(super) fn measure_volumes(collector: &mut Collector, choice: MeasureVolumes)
     let probe = match collector.probe.load_volume_probe(&collector.host) {
         Ok(Some(probe)) => probe,
         Ok(None) if choice == MeasureVolumes::On => {
-            bail!("this kernel lacks what is needed to measure volumes: use --volumes auto or off")
+            bail!(
+                "cannot measure volumes: this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need; \
+                 use --volumes auto or off"
+            )
         }
         Err(error) if choice == MeasureVolumes::On => return Err(error),
         Ok(None) => {
-            log::info!("volumes are not measured: this kernel lacks what is needed");
+            log::info!(
+                "volumes are not measured: this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need"
+            );
             return Ok(());
         }
         Err(error) => {
@@ -176,8 +181,12 @@ pub(super) fn measure_volumes(collector: &mut Collector, choice: MeasureVolumes)
     };
     collector.volumes = Volumes::new(Some(probe));
     let Collector { host, volumes, devices, .. } = collector;
-    let found = devices.begin_volumes(choice)?;
-    volumes.reconcile(host, found);
+    match devices.begin_volumes(choice) {
+        Ok(found) => volumes.reconcile(host, found),
+        Err(error) if choice == MeasureVolumes::On => return Err(error),
+        // The next scan tries again.
+        Err(error) => log::warn!("{error:#}"),
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The volumes: devices that have bios instead of requests. Programs of their own measure them, but for NVMe multipath devices,
-//! which are the sum of their paths.
+//! The volumes: devices that have bios instead of requests. Separate programs measure them, except NVMe multipath devices, which
+//! are the sum of their paths.
 
 mod head;
 
@@ -45,16 +45,18 @@ pub(super) struct Volumes {
 struct KnownVolume {
     device: Device,
     since: SystemTime,
-    /// I/Os that had started when the measurement began, according to the disk statistics.
-    completions_before: u64,
+    /// I/Os that had started when the measurement began, according to the disk statistics. `None` if it has none.
+    started_before: Option<u64>,
     figures: Figures,
 }
 
 enum Figures {
     OfBios(Box<[VolumeTotals; GROUPS as usize]>),
     OfPaths(HeadTotals),
-    /// There is no room for it, or the kernel does not report its I/O.
+    /// It could not be measured; the next scan tries again.
     None,
+    /// The kernel does not report its I/O.
+    Silent,
 }
 
 /// Totals of a volume and a group.
@@ -128,11 +130,13 @@ impl Volumes {
             }
         }
         for device in found {
-            if let Some(known) = self.known.get_mut(&device.id) {
+            let known = self.known.get_mut(&device.id);
+            let is_retry = known.is_some();
+            if let Some(known) = known.filter(|known| !matches!(known.figures, Figures::None)) {
                 known.device = device;
                 continue;
             }
-            let completions_before = started(host, &device);
+            let started_before = started(host, &device);
             let figures = if device.is_multipath_head() {
                 Ok(Figures::OfPaths(HeadTotals::default()))
             } else {
@@ -141,50 +145,60 @@ impl Volumes {
             };
             let figures = match figures {
                 Ok(figures) => {
-                    log::info!("volume {}", name(&device));
+                    log::info!("measuring volume {}", name(&device));
                     figures
                 }
                 Err(error) => {
-                    log::warn!("volume {} is not measured: {error:#}", name(&device));
+                    if !is_retry {
+                        log::warn!("volume {} is not measured: {error:#}", name(&device));
+                    }
                     Figures::None
                 }
             };
-            let known = KnownVolume { since: SystemTime::now(), completions_before, figures, device };
+            let known = KnownVolume { since: SystemTime::now(), started_before, figures, device };
             self.known.insert(known.device.id, known);
         }
     }
 
-    /// Reads the counters.
-    pub(super) fn read(&mut self, host: &Host) -> Result<()> {
-        let Some(probe) = &mut self.probe else { return Ok(()) };
+    /// Reads the counters. A volume whose counters cannot be read is begun again by the next scan.
+    pub(super) fn read(&mut self, host: &Host) {
+        let Some(probe) = &mut self.probe else { return };
         for (&id, known) in &mut self.known {
             let Figures::OfBios(groups) = &mut known.figures else { continue };
-            for (group, totals) in Group::ALL.into_iter().zip(groups.iter_mut()) {
-                totals.update(probe.read(id, group)?);
+            let read = Group::ALL.into_iter().zip(groups.iter_mut()).try_for_each(|(group, totals)| {
+                probe.read(id, group).map(|counters| totals.update(counters))
+            });
+            if let Err(error) = read {
+                log::warn!("volume {} is not measured: {error:#}", name(&known.device));
+                stop(probe, id);
+                known.figures = Figures::None;
+                continue;
             }
+            let ended = || completions(host, &known.device);
             let is_silent = groups.iter().all(|totals| totals.ios() == 0)
-                && completions(host, &known.device).saturating_sub(known.completions_before) >= SILENT_IOS;
+                && known.started_before.is_some_and(|before| ended().saturating_sub(before) >= SILENT_IOS);
             if is_silent {
                 log::warn!(
                     "volume {} is not measured: this kernel does not report the end of its I/Os",
                     name(&known.device)
                 );
                 stop(probe, id);
-                known.figures = Figures::None;
+                known.figures = Figures::Silent;
             }
         }
-        Ok(())
     }
 
     /// Adds the volumes, ordered by name, and their losses to a snapshot of the drives.
-    pub(super) fn add_to(&mut self, snapshot: &mut Snapshot, statuses_since_6_10: bool) -> Result<()> {
-        snapshot.volume_losses = self.losses()?;
+    pub(super) fn add_to(&mut self, snapshot: &mut Snapshot, statuses_since_6_10: bool) {
+        match self.losses() {
+            Ok(losses) => snapshot.volume_losses = losses,
+            Err(error) => log::debug!("cannot read the losses of volumes: {error:#}"),
+        }
         let drives = &snapshot.devices;
         let mut views: Vec<_> =
             self.known.values_mut().filter_map(|known| known.view(drives, statuses_since_6_10)).collect();
         views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
         snapshot.devices.extend(views);
-        Ok(())
     }
 
     /// Returns the losses, by reason; empty if volumes are not measured.
@@ -193,8 +207,8 @@ impl Volumes {
         let VolumeLosses { evicted, refused } = probe.losses()?;
         match probe.attach_understudies() {
             Ok(true) => log::info!(
-                "the kernel refused the programs for volumes {refused} runs, because they were already running on the CPU: from now \
-                 on a second pair of programs counts such I/Os"
+                "the kernel skipped {refused} runs of the volume programs because they were already running on that CPU: a second \
+                 pair now counts these I/Os"
             ),
             Ok(false) => {}
             Err(error) => {
@@ -217,10 +231,13 @@ impl KnownVolume {
             Figures::OfPaths(totals) => {
                 let name = Some(self.device.name.as_str());
                 let paths = drives.iter().filter(|view| view.device.path_of.as_deref() == name);
-                totals.update(paths);
+                totals.update(self.since, paths);
+                if totals.is_empty() {
+                    return None;
+                }
                 totals.series()
             }
-            Figures::None => return None,
+            Figures::None | Figures::Silent => return None,
         };
         Some(DeviceView {
             device: self.device.clone(),
@@ -244,8 +261,9 @@ fn completions(host: &Host, device: &Device) -> u64 {
     DiskStats::read(&host.sysfs, device).map_or(0, |stats| stats.completions())
 }
 
-fn started(host: &Host, device: &Device) -> u64 {
-    DiskStats::read(&host.sysfs, device).map_or(0, |stats| stats.completions() + stats.in_flight())
+fn started(host: &Host, device: &Device) -> Option<u64> {
+    let stats = DiskStats::read(&host.sysfs, device).ok()?;
+    Some(stats.completions() + stats.in_flight())
 }
 
 fn stop(probe: &mut VolumeProbe, id: u64) {

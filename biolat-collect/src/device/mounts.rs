@@ -133,14 +133,16 @@ fn persistent_volume(point: &str) -> Option<&str> {
 ///
 /// - `/var/lib/kubelet/plugins/kubernetes.io~local-volume/volumeDevices/<name>/<uid>`
 /// - `/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/<name>/dev/<uid>`
-/// - `/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/<name>/<uid>`
+/// - `/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/<name>/<uid>`, and the same below `staging`
 ///
 /// Those of iSCSI and Fibre Channel do not contain the volume's name.
 /// <https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/volume/csi/csi_block.go>
 fn raw_volume(point: &str) -> Option<&str> {
     let (_, plugin) = point.split_once("/plugins/kubernetes.io")?;
     let volume = match plugin.strip_prefix("/csi/volumeDevices/") {
-        Some(volume) => volume.strip_prefix("publish/").unwrap_or(volume),
+        Some(volume) => {
+            ["publish/", "staging/"].iter().find_map(|folder| volume.strip_prefix(folder)).unwrap_or(volume)
+        }
         None => plugin.strip_prefix("~local-volume/volumeDevices/")?,
     };
     volume.split('/').next().filter(|name| !name.is_empty())

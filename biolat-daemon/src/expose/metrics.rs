@@ -484,8 +484,9 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_volume_latency_seconds",
         labels: &["device", "op"],
         help: "Latency of the I/Os of a volume (dm, md, zram) in seconds, as its users see it: from submission of the bio to its \
-               end. op: read, write, discard; empty flushes are writes. These I/Os are also those of the drives below, so \
-               they must not be added to biolat_total_latency_seconds. Exposed unless --volumes is off.",
+               end. op: read, write, discard; empty flushes are writes. For an NVMe multipath device, the total latency on its \
+               paths, by their ops. These I/Os are also those of the drives below, so they must not be added to \
+               biolat_total_latency_seconds. Exposed unless --volumes is off.",
         samples: Samples::Histogram(|snapshot, add| {
             for (volume, series) in volume_series(snapshot) {
                 let histogram = &series.histograms[Phase::Total as usize];
@@ -534,11 +535,15 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_volume_lost_ios_total",
         labels: &["reason"],
-        help: "I/Os of volumes that are in no histogram. evicted: too many were in flight at the same time. recursion: the \
-               kernel skipped the program because it was already running on that CPU.",
+        help: "I/Os of volumes that are in no histogram: an upper bound. evicted: too many were in flight at the same time. \
+               recursion: the kernel skipped the program because it was already running on that CPU.",
         samples: Samples::Counter(|snapshot, add| {
             for (reason, count) in &snapshot.volume_losses {
-                add(&[reason], *count as f64, snapshot.started);
+                // Unlike the probe's counters, it begins with the process.
+                let seconds =
+                    snapshot.process.map(|process| Duration::from_secs_f64(process.start_time_seconds));
+                let start = seconds.map_or(snapshot.started, |seconds| UNIX_EPOCH + seconds);
+                add(&[reason], *count as f64, start);
             }
         }),
         exposed: Exposed::Always,
@@ -589,8 +594,8 @@ pub(crate) const METRICS: &[Metric] = &[
             "kind",
             "label",
         ],
-        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. kind: drive, or \
-               lvm, crypt, md, zram and so on for a volume. label: the name of a volume in /dev/mapper, or its kernel name.",
+        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. kind: drive \
+               or, for a volume, lvm, crypt, md, zram, … label: the name of a volume in /dev/mapper, or its kernel name.",
         samples: Samples::Gauge(|snapshot, add| {
             let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
             for DeviceView { device, .. } in &snapshot.devices {

@@ -49,8 +49,12 @@ impl Selection {
             Some(include) => include.is_match(name),
             None => !is_unusual(name),
         };
-        (is_included || self.has_loops && is_loop(name))
-            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
+        (is_included || self.has_loops && is_loop(name)) && !self.excludes(name)
+    }
+
+    /// Whether a device with this name is excluded.
+    pub fn excludes(&self, name: &str) -> bool {
+        self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
     }
 
     /// Whether a device with this name is hidden by default, as opposed to excluded.

@@ -40,18 +40,16 @@ impl Devices {
         let scanned = Arc::clone(&self.scan_result);
         sysfs.read(move || {
             let began = Instant::now();
-            let found = scan_with_stacks(&host, ids, |id| known.get(&id)).and_then(|drives| {
-                let volumes = with_volumes.then(|| scan_volumes(&host, ids)).transpose();
-                Ok((drives, volumes.context("cannot list the volumes")?))
-            });
-            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
+            let drives = scan_with_stacks(&host, ids, |id| known.get(&id));
+            let volumes = with_volumes.then(|| scan_volumes(&host, ids).context("cannot list the volumes"));
+            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, drives, volumes));
         });
         self.apply_scan(store, probe)?;
         self.scanned = Some(Instant::now());
         Ok(())
     }
 
-    /// Returns the shown volumes. From now on, scans look for volumes, too.
+    /// Returns the shown volumes. From now on, scans also look for volumes.
     pub(in crate::collector) fn begin_volumes(&mut self, choice: MeasureVolumes) -> Result<Vec<Device>> {
         self.measure_volumes = choice;
         let found = scan_volumes(&self.host, self.ids).context("cannot list the volumes")?;
@@ -60,8 +58,10 @@ impl Devices {
 
     fn shown_volumes(&self, mut found: Vec<Device>) -> Vec<Device> {
         let has_ram_disks = self.measure_volumes == MeasureVolumes::On;
-        let is_shown =
-            |name: &str| self.selection.shows(name) || has_ram_disks && self.selection.leaves_out(name);
+        let is_shown = |name: &str| {
+            self.selection.shows(name)
+                || has_ram_disks && self.selection.leaves_out(name) && !self.selection.excludes(name)
+        };
         found.retain(|device| is_shown(&device.name));
         found
     }
@@ -69,12 +69,17 @@ impl Devices {
     /// Applies the result of a scan, if one has finished.
     fn apply_scan(&mut self, store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
         let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((began, found)) = found else { return Ok(()) };
+        let Some((began, drives, volumes)) = found else { return Ok(()) };
         // After an error, the next collection scans again.
         self.scanned = None;
-        let (drives, volumes) = found?;
-        self.found_volumes = volumes.map(|found| self.shown_volumes(found));
-        self.reconcile(drives, store, probe)?;
+        self.found_volumes = match volumes.transpose() {
+            Ok(found) => found.map(|found| self.shown_volumes(found)),
+            Err(error) => {
+                log::warn!("{error:#}");
+                None
+            }
+        };
+        self.reconcile(drives?, store, probe)?;
         self.known_scan_began = began;
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The totals of an NVMe multipath device: the sum of its paths.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
+use biolat_common::series::Phase;
 use biolat_model::snapshot::{DeviceView, SeriesView};
 
 /// Adds up what the paths have counted. A path that is gone leaves its I/Os in the sum.
@@ -13,18 +14,25 @@ pub(super) struct HeadTotals {
 }
 
 impl HeadTotals {
-    /// Adds the growth since the last call.
-    pub(super) fn update<'a>(&mut self, paths: impl Iterator<Item = &'a DeviceView>) {
+    /// Adds the growth since the last call. What paths had counted before `since` is left out: they may continue with the counts of
+    /// the previous daemon.
+    pub(super) fn update<'a>(&mut self, since: SystemTime, paths: impl Iterator<Item = &'a DeviceView>) {
         let mut now = BTreeMap::new();
         for path in paths {
             for series in &path.series {
                 let key = (path.device.id, series.op.clone());
                 let total = self.ops.entry(series.op.clone()).or_insert_with(|| empty(&series.op));
-                add_growth(total, series, self.paths.get(&key));
+                let earlier = (path.since < since).then_some(series);
+                add_growth(total, series, self.paths.get(&key).or(earlier));
                 now.insert(key, series.clone());
             }
         }
         self.paths = now;
+    }
+
+    /// Whether no path has been seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
     }
 
     /// Returns the sums by op, with the total latency only.
@@ -43,9 +51,8 @@ fn empty(op: &str) -> SeriesView {
 }
 
 fn add_growth(total: &mut SeriesView, now: &SeriesView, last: Option<&SeriesView>) {
-    use biolat_common::series::Phase::Total;
-    let place = Total as usize;
-    let (nothing, last) = (empty(&now.op), last);
+    let place = Phase::Total as usize;
+    let nothing = empty(&now.op);
     let last = last.unwrap_or(&nothing);
     total.bytes += now.bytes.saturating_sub(last.bytes);
     total.histograms[place].add(&now.histograms[place].since(&last.histograms[place]));
@@ -57,6 +64,8 @@ fn add_growth(total: &mut SeriesView, now: &SeriesView, last: Option<&SeriesView
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use biolat_common::series::Phase;
     use biolat_model::{
         device::Device,
@@ -76,11 +85,20 @@ mod tests {
     }
 
     #[test]
+    fn begins_at_zero_where_paths_continue() {
+        let mut head = HeadTotals::default();
+        let later = UNIX_EPOCH + Duration::from_secs(5);
+        head.update(later, [path(1, 1000, 0)].iter());
+        head.update(later, [path(1, 1003, 0)].iter());
+        assert_eq!(head.series()[0].histograms[Phase::Total as usize].count(), 3);
+    }
+
+    #[test]
     fn sum_keeps_the_ios_of_paths_that_are_gone() {
         let mut head = HeadTotals::default();
-        head.update([path(1, 10, 0), path(2, 5, 1)].iter());
-        head.update([path(1, 12, 0)].iter());
-        head.update([path(1, 12, 0), path(3, 4, 0)].iter());
+        head.update(UNIX_EPOCH, [path(1, 10, 0), path(2, 5, 1)].iter());
+        head.update(UNIX_EPOCH, [path(1, 12, 0)].iter());
+        head.update(UNIX_EPOCH, [path(1, 12, 0), path(3, 4, 0)].iter());
         let [read] = &head.series()[..] else { panic!("one op") };
         assert_eq!((read.histograms[Phase::Total as usize].count(), read.bytes), (21, 21 * 4096));
         assert_eq!(read.errors["transport"], 1);

@@ -12,7 +12,7 @@ const PART = 40;
 const stepOf = (seconds, most = MAX_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
 
 /** Whether an interval has sizes and workloads, which the daemon drops first if memory is short. */
-const hasDetail = ({ devices = [], workloads }) => workloads !== undefined || devices.every(({ ops }) => ops.every(({ sizes }) => sizes));
+const hasDetail = ({ devices = [], workloads }) => workloads !== undefined || devices.every((device) => isVolume(device) || device.ops.every(({ sizes }) => sizes));
 
 /** Converts an interval, whose counters are already differences, to a delta. */
 function deltaOf(interval) {
