@@ -67,9 +67,11 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     build_all(&[ours])?;
     let here = root().join("target/dist-here");
     move_folder(&root().join("target/dist"), &here)?;
+    // Before the next build, which writes to the directory that is copied.
+    make_copy(ours, whole)?;
     // Build the copy and the other architectures in parallel: the last crate of each build uses only one CPU.
     let (release, there) = thread::scope(|scope| {
-        let copy = scope.spawn(|| build_from_copy(&info, ours, whole));
+        let copy = scope.spawn(|| build_copy(&info, ours));
         let release = build();
         let there = copy.join().map_err(|_| anyhow!("the thread that builds the copy panicked"));
         Ok::<_, anyhow::Error>((release?, there??))
@@ -221,8 +223,8 @@ impl Release {
     }
 }
 
-/// Copies the sources, builds one architecture there, removes the copy and returns the directory of the artifacts.
-fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) -> Result<PathBuf> {
+/// Copies the sources and, unless `whole`, the dependencies built for an architecture.
+fn make_copy(architecture: Architecture, whole: bool) -> Result<()> {
     let copy = static_build::copy();
     make_empty(&copy)?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
@@ -241,6 +243,12 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) 
             run(Command::new("cp").arg("--archive").arg(built.join(part)).arg(&to))?;
         }
     }
+    Ok(())
+}
+
+/// Builds one architecture in the copy, removes the copy and returns the directory of the artifacts.
+fn build_copy(info: &ReleaseInfo, architecture: Architecture) -> Result<PathBuf> {
+    let copy = static_build::copy();
     let mut command = Command::new(std::env::current_exe().context("cannot find xtask's own executable")?);
     command.args(["dist", "--only", architecture.name]).stdout(std::process::Stdio::null());
     command.env(ROOT, &copy).env(static_build::COPY_OF, root());
