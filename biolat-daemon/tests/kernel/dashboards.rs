@@ -51,14 +51,15 @@ const WITH_ADMISSION: &str = "Share of time waiting";
 
 /// Series that do not exist here: the NUMA node of a loop device is unknown, no device is too busy to take a request, nothing is
 /// stacked on the devices, the daemon does not restart, no I/O takes a second, no drive has peers to be compared with, and there
-/// are no claims. `deploy/grafana/synthetic.py` covers these.
-const ABSENT: [&str; 7] = [
+/// are neither volumes nor claims. `deploy/grafana/synthetic.py` covers these.
+const ABSENT: [&str; 8] = [
     "biolat_completion_off_node_share",
     "biolat_requeues_total",
     "biolat_device_holder_info",
     "changes(process_start_time_seconds",
     "} >= 1) and topk(10,",
     "biolat_slowdown:score1w",
+    OF_VOLUMES,
     OF_CLAIMS,
 ];
 
@@ -69,7 +70,9 @@ const OF_MODELS: [&str; 3] = [
     "model_op:biolat_total_latency_seconds:p99",
 ];
 
-/// Rules by pod and by claim; there are none here.
+/// Rules of volumes, by pod and by claim; there are none here.
+const OF_VOLUMES: &str = "biolat_volume_";
+const BELOW_VOLUMES: &str = "instance_device_drive:";
 const OF_PODS: &str = "namespace_pod_device_op";
 const OF_CLAIMS: &str = "namespace_persistentvolumeclaim";
 
@@ -308,6 +311,8 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
             && (has_admission || !name.contains(OF_ADMISSION))
             && !name.starts_with(OF_PODS)
             && !name.starts_with(OF_CLAIMS)
+            && !name.starts_with(BELOW_VOLUMES)
+            && !name.contains(OF_VOLUMES)
             && !OF_PEERS.iter().any(|part| name.contains(part));
         if rule["type"] == "recording" && is_recorded {
             wait_for(&format!("{name} on {}", kind.name), || shows_data(name, &prometheus.vector(name)));
