@@ -25,7 +25,7 @@ const NO_CLAIMS: &str =
 /// The parts of a window that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
-    /// A block for each of these. `None` for a single block.
+    /// What gets a block of its own. `None` for a single block.
     pub(super) by: Option<By>,
     /// A block for each op.
     pub(super) by_op: bool,
@@ -43,7 +43,7 @@ pub(super) struct Breakdown {
 /// One histogram, or several side by side, and the figures that go with it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block<'a> {
-    /// `None` for all devices, or those of a claim.
+    /// `None` for all devices or a claim's.
     pub(super) device: Option<&'a DeviceWindow>,
     /// How many devices are below it: 0 for a drive.
     pub(super) depth: u32,

@@ -32,7 +32,7 @@ pub(super) struct Window {
     pub(super) restarted: bool,
     /// The drives at its end in order of name, including idle ones.
     pub(super) devices: Vec<DeviceWindow>,
-    /// The volumes, whose I/Os are also those of the drives below them.
+    /// The volumes. Their I/Os are also counted on the drives below.
     pub(super) volumes: Vec<DeviceWindow>,
     /// Names of devices that were removed during the window; their I/O in it is unknown.
     pub(super) gone: Vec<String>,
@@ -140,8 +140,11 @@ impl Window {
             ended: unix_seconds(period.ended),
             seconds: period.length.as_secs_f64(),
             restarted: false,
-            devices: from_zero(period.devices.iter().filter(is_drive), period.workloads.as_deref()),
-            volumes: from_zero(period.devices.iter().filter(|view| !is_drive(view)), None),
+            devices: from_zero(
+                period.devices.iter().filter(|view| !view.device.is_volume()),
+                period.workloads.as_deref(),
+            ),
+            volumes: from_zero(period.devices.iter().filter(|view| view.device.is_volume()), None),
             gone: Vec::new(),
             lost: period.lost.clone(),
             failures: period.failures,
@@ -189,10 +192,6 @@ impl Window {
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
-}
-
-fn is_drive(view: &&DeviceView) -> bool {
-    view.device.volume.is_none()
 }
 
 /// The window of each device since an earlier view of it.

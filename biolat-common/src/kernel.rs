@@ -172,3 +172,15 @@ pub mod bio_issue {
 pub const fn directory_id(inode: u64) -> u64 {
     inode ^ inode >> 8
 }
+
+/// Number of cells in a table of devices, a power of two.
+pub const DEVICE_CELLS: u32 = 1024;
+
+const _: () = assert!(DEVICE_CELLS.is_power_of_two());
+
+/// Returns the cell of the device with this id in a table of devices.
+#[inline(always)]
+#[must_use]
+pub const fn device_cell(device: u64) -> u32 {
+    device as u32 & (DEVICE_CELLS - 1)
+}

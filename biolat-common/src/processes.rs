@@ -7,9 +7,6 @@ use core::mem::{align_of, size_of};
 
 use crate::{series::Key, size::BAND_CELLS};
 
-/// Number of cells in the table of devices, a power of two.
-pub const DEVICE_CELLS: u32 = 1024;
-
 /// Number of cells in the table of names, a power of two.
 pub const NAME_CELLS: u32 = 4096;
 
@@ -42,13 +39,6 @@ pub struct ProcessConstants {
     pub start_request: u32,
     /// 1 if single I/Os are sent, 0 if they are counted.
     pub sends_ios: u32,
-}
-
-/// Returns the device's cell in the table of devices.
-#[inline(always)]
-#[must_use]
-pub const fn device_cell(device: u64) -> u32 {
-    device as u32 & (DEVICE_CELLS - 1)
 }
 
 /// Returns the process's cell in the table of names.
@@ -204,7 +194,7 @@ const _: () = {
     assert!(size_of::<Usage>() == 24 + BAND_CELLS * 4);
     assert!(size_of::<ProcessName>() == 24);
     assert!(size_of::<IoRecord>() == 56 && align_of::<IoRecord>() == 8);
-    assert!(DEVICE_CELLS.is_power_of_two() && NAME_CELLS.is_power_of_two());
+    assert!(NAME_CELLS.is_power_of_two());
 };
 
 impl IoRecord {

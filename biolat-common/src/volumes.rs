@@ -6,9 +6,6 @@ use core::mem::size_of;
 
 use crate::{bucket::CELLS, hash::spread, status::STATUSES};
 
-/// Number of cells in the table of volumes, a power of two.
-pub const VOLUME_CELLS: u32 = 1024;
-
 /// Maximum number of volumes that are measured at the same time.
 pub const MAX_VOLUMES: u32 = 256;
 
@@ -55,29 +52,18 @@ pub struct Volume {
     pub padding: u32,
 }
 
-/// Returns the volume's cell in the table of volumes.
+/// Returns the index of the counters of an op: its group in the disk statistics. Empty flushes are writes.
 #[inline(always)]
 #[must_use]
-pub const fn volume_cell(device: u64) -> u32 {
-    device as u32 & (VOLUME_CELLS - 1)
+pub const fn group(op: u32, op_discard: u32) -> u32 {
+    const DISCARD: u32 = 2;
+    if op == op_discard { DISCARD } else { op & 1 }
 }
 
-/// The ops by which volumes are counted: the groups of the disk statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Group {
-    /// Reads, and all other ops with an even number.
-    Read = 0,
-    /// Writes, and all other ops with an odd number. Empty flushes are writes.
-    Write = 1,
-    /// Discards.
-    Discard = 2,
-}
-
-/// Number of groups.
+/// Number of groups: read, write, discard.
 pub const GROUPS: u32 = 3;
 
-/// Number of entries in the counters of a volume: the groups of the first programs, then those of the understudies.
+/// Number of entries in the counters of a volume: one per group for the first programs, then one per group for the understudies.
 pub const ENTRIES: u32 = 2 * GROUPS;
 
 /// What the programs of a role have done besides counting, on one CPU.
@@ -88,28 +74,6 @@ pub struct Tally {
     pub evicted: u64,
     /// Starts noted and bios counted.
     pub taken: u64,
-}
-
-impl Group {
-    /// Every group, in the order of its counters.
-    pub const ALL: [Self; GROUPS as usize] = [Self::Read, Self::Write, Self::Discard];
-
-    /// The value of the label `op`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Discard => "discard",
-        }
-    }
-
-    /// Returns the index of the group of an op.
-    #[inline(always)]
-    #[must_use]
-    pub const fn index_of(op: u32, op_discard: u32) -> u32 {
-        if op == op_discard { Self::Discard as u32 } else { op & 1 }
-    }
 }
 
 /// Counters of a volume and a group, on one CPU. All of them wrap.
@@ -188,7 +152,7 @@ impl BioKey {
         self.0 << TIME_BITS
     }
 
-    /// Never 0, unlike that of a free place.
+    /// Never 0, so a free place matches no bio.
     #[inline(always)]
     const fn bytes_tag(self) -> u64 {
         self.0 << 16 & !(u32::MAX as u64) | 1 << 32
@@ -222,12 +186,11 @@ impl Start {
 const _: () = {
     assert!(size_of::<Volume>() == 16 && size_of::<Start>() == 16);
     assert!(size_of::<VolumeCounters>() == 104 + CELLS * 4);
-    assert!(VOLUME_CELLS.is_power_of_two());
 };
 
 #[cfg(test)]
 mod tests {
-    use super::{BioKey, Group, Start};
+    use super::{BioKey, Start};
 
     #[test]
     fn only_the_owner_of_a_start_recognizes_it() {
@@ -248,11 +211,5 @@ mod tests {
         let begun = (1 << 48) - 10;
         assert_eq!(key.start(begun, 0).elapsed(begun + 30), 30);
         assert_eq!((key.start(begun, 0).age(begun + 30), key.start(begun + 5, 0).age(begun)), (30, 0));
-    }
-
-    #[test]
-    fn groups_are_those_of_the_disk_statistics() {
-        let group = |op| Group::ALL[Group::index_of(op, 3) as usize].name();
-        assert_eq!([0, 1, 2, 3, 5, 9].map(group), ["read", "write", "read", "discard", "write", "write"]);
     }
 }

@@ -54,7 +54,8 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     } else {
         0
     };
-    let io = Io { completion: &completion, op, process, status, has_ended, now };
+    let series = Key::new(region.device, op);
+    let io = Io { completion: &completion, series, process, status, has_ended, now };
     if constant!(processes.sends_ios) == 0 {
         io.count();
     } else if has_ended {
@@ -64,7 +65,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
 
 struct Io<'a> {
     completion: &'a Completion,
-    op: u32,
+    series: Key,
     process: u32,
     status: usize,
     has_ended: bool,
@@ -74,7 +75,7 @@ struct Io<'a> {
 impl Io<'_> {
     #[inline(always)]
     fn count(&self) {
-        let key = ProcessKey { series: self.series(), process: self.process, epoch: maps::control().epoch };
+        let key = ProcessKey { series: self.series, process: self.process, epoch: maps::control().epoch };
         let Some(usage) = maps::usage(&key) else {
             return maps::count_lost(Reason::NoRoom);
         };
@@ -100,7 +101,7 @@ impl Io<'_> {
         let (allocated_at, issued_at) = (self.completion.allocated_at(), self.completion.issued_at());
         maps::send(IoRecord {
             completed_ns: self.now,
-            series: self.series(),
+            series: self.series,
             sector: self.completion.sector(),
             queue_ns: issued_at.saturating_sub(allocated_at),
             device_ns: self.device_ns(),
@@ -109,11 +110,6 @@ impl Io<'_> {
             status: self.status as u32,
             one_of,
         });
-    }
-
-    #[inline(always)]
-    fn series(&self) -> Key {
-        Key::new(self.completion.device(), self.op)
     }
 
     /// The device latency or, without a dispatch timestamp, the total latency. 0 if the timestamp is in the future.

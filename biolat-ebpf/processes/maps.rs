@@ -8,10 +8,11 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use biolat_common::{
+    kernel::{DEVICE_CELLS, device_cell},
     lost::{Counts, Reason},
     processes::{
-        Control, DEVICE_CELLS, IoCounts, IoRecord, NAME_CELLS, ProcessKey, ProcessName, RING_BYTES, Region,
-        Usage, device_cell, name_cell,
+        Control, IoCounts, IoRecord, NAME_CELLS, ProcessKey, ProcessName, RING_BYTES, Region, Usage,
+        name_cell,
     },
 };
 
@@ -69,11 +70,7 @@ pub(crate) fn control() -> Control {
 /// The region of a request's device. `None` if the device is not counted.
 #[inline(always)]
 pub(crate) fn region(request: &Completion) -> Option<&'static Region> {
-    // A load through a null pointer could crash the kernel: see `common_case::has_null`.
-    if !request.has_disk() {
-        return None;
-    }
-    let device = request.device();
+    let device = request.device()?;
     DEVICES.get(device_cell(device)).filter(|region| region.device == device)
 }
 

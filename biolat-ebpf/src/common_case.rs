@@ -36,9 +36,8 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if has_null(completion) {
         return false;
     }
-    let Some(cell) = maps::series_in_table(Key::new(completion.device(), completion.op())) else {
-        return false;
-    };
+    let Some(device) = completion.device() else { return false };
+    let Some(cell) = maps::series_in_table(Key::new(device, completion.op())) else { return false };
     // If a timestamp is later than the completion, the difference wraps around to a huge value. The limit is a power of two, so
     // the two differences can be combined.
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
@@ -74,7 +73,5 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
 /// fail to find the entry in the exception table and crash. It does find the entries of subprograms such as the rare case.
 #[inline(always)]
 fn has_null(completion: &Completion) -> bool {
-    !completion.has_disk()
-        || !completion.has_bio()
-        || option_const!(workload_slots) != 0 && !completion.has_cgroup()
+    !completion.has_bio() || option_const!(workload_slots) != 0 && !completion.has_cgroup()
 }

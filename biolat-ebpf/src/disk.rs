@@ -20,29 +20,12 @@ impl Disk {
         self.0
     }
 
-    /// Whether it is there and has an id. NVMe admin commands have no disk.
+    /// The id, or `None` without one: NVMe admin commands have no disk, and a disk that is being removed has no sysfs directory.
+    ///
+    /// Each pointer is loaded only once, because the directory may be removed at any time, and a load through a null pointer could
+    /// crash the kernel: see the probe's `common_case::has_null`.
     #[inline(always)]
-    #[allow(dead_code, reason = "volumes use the checked id")]
-    pub(crate) fn is_present(self) -> bool {
-        !self.0.is_null()
-            && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
-    }
-
-    /// The id; 0 without a disk. An id made from an inode number becomes 0 when the sysfs directory is removed.
-    #[inline(always)]
-    #[allow(dead_code, reason = "volumes use the checked id")]
-    pub(crate) fn id(self) -> u64 {
-        if layout_const!(id_is_sequence) != 0 {
-            field!(u64, self.0, disk_id)
-        } else {
-            directory_id(field!(u64, self.directory(), disk_id))
-        }
-    }
-
-    /// The id, or `None` without one. Each pointer is loaded once, because the directory may be removed at any time.
-    #[inline(always)]
-    #[allow(dead_code, reason = "the probe reads disks that have requests in flight")]
-    pub(crate) fn checked_id(self) -> Option<u64> {
+    pub(crate) fn id(self) -> Option<u64> {
         if self.0.is_null() {
             return None;
         }
@@ -55,13 +38,6 @@ impl Disk {
         }
         let directory = field!(u64, part0, disk_directory) as *const u8;
         (!directory.is_null()).then(|| directory_id(field!(u64, directory, disk_id)))
-    }
-
-    /// The sysfs directory. May be null.
-    #[inline(always)]
-    #[allow(dead_code, reason = "volumes use the checked id")]
-    fn directory(self) -> *const u8 {
-        field!(u64, self.part0(), disk_directory) as *const u8
     }
 
     /// The object that owns the sysfs directory: the disk, or partition 0, which is the whole disk.

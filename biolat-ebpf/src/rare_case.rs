@@ -23,7 +23,6 @@ use crate::{
 pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let completion = Completion::from_arguments(ctx);
     let op = completion.op();
-    let device = completion.device();
     let flags = completion.flags();
     let accounting = accounting();
     let meaning =
@@ -41,10 +40,10 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         Meaning::Duplicate => return,
         Meaning::End | Meaning::Part => {}
     }
-    if device == 0 {
+    let Some(device) = completion.device() else {
         maps::count_lost::<P>(Reason::NoDisk);
         return;
-    }
+    };
     let key = Key::new(device, op);
     let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags));
     if let Some(slot) = maps::slot_or_new(key)

@@ -77,12 +77,6 @@ impl Completion {
         !self.bio().is_null()
     }
 
-    /// Whether the request has a disk with an id.
-    #[inline(always)]
-    pub(crate) fn has_disk(&self) -> bool {
-        self.disk().is_present()
-    }
-
     /// Whether the first bio has a cgroup. The request must have a bio. Passthrough commands have no cgroup.
     #[inline(always)]
     pub(crate) fn has_cgroup(&self) -> bool {
@@ -171,7 +165,7 @@ impl Completion {
 
     /// The id of the disk: see [`Disk::id`].
     #[inline(always)]
-    pub(crate) fn device(&self) -> u64 {
+    pub(crate) fn device(&self) -> Option<u64> {
         self.disk().id()
     }
 

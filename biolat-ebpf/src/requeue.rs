@@ -16,12 +16,8 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     // Not a branch: the compiler would add to the context's pointer, which the verifier rejects.
     let request =
         Completion::of_request(field!(u64, ctx.as_ptr().cast::<u8>(), requeue_request) as *const u8);
-    // Here, too, a load through a null pointer could crash the kernel: see `common_case::has_null`.
-    if !request.has_disk() || !is_plain(request.flags()) {
-        return;
-    }
-    let Some(series) =
-        maps::slot_or_new(Key::new(request.device(), request.op())).and_then(maps::series::<First>)
+    let Some(device) = request.device().filter(|_| is_plain(request.flags())) else { return };
+    let Some(series) = maps::slot_or_new(Key::new(device, request.op())).and_then(maps::series::<First>)
     else {
         return;
     };

@@ -29,7 +29,7 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     if completion.status == 0 && !is_slow {
         return;
     }
-    let (op, flags, device) = (completion.op(), completion.flags(), completion.device());
+    let (op, flags) = (completion.op(), completion.flags());
     let accounting = accounting();
     let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
     // The latency is known and counted only when the request has ended.
@@ -50,9 +50,7 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         Meaning::Part if has_failed => UNKNOWN_NS,
         _ => return,
     };
-    if device == 0 {
-        return;
-    }
+    let Some(device) = completion.device() else { return };
     let record = SlowRecord {
         completed_ns: now,
         key: Key::new(device, op),

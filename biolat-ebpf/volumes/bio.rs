@@ -1,6 +1,6 @@
 //! Reads bios, with plain loads through pointers whose types the verifier tracks.
 
-use biolat_common::volumes::{BioKey, Group};
+use biolat_common::volumes::{self, BioKey};
 
 use crate::{
     constants::{constant, member},
@@ -30,7 +30,7 @@ impl Bio {
         } else {
             member!(u64, device, volumes.device_disk) as *const u8
         });
-        disk.checked_id().map(|id| (disk, id))
+        disk.id().map(|id| (disk, id))
     }
 
     #[inline(always)]
@@ -47,7 +47,7 @@ impl Bio {
     #[inline(always)]
     pub(crate) fn group(&self) -> u32 {
         // The lowest byte of the flags is the op.
-        Group::index_of(member!(u32, self.0, volumes.bio_flags) & 0xff, constant!(volumes.op_discard))
+        volumes::group(member!(u32, self.0, volumes.bio_flags) & 0xff, constant!(volumes.op_discard))
     }
 
     /// `BLK_STS_*`.

@@ -4,16 +4,16 @@ use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, PerCpuArray},
     macros::btf_map,
 };
-use biolat_common::volumes::{
-    BioKey, ENTRIES, GROUPS, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, VOLUME_CELLS, Volume,
-    VolumeCounters, volume_cell,
+use biolat_common::{
+    kernel::{DEVICE_CELLS, device_cell},
+    volumes::{BioKey, ENTRIES, GROUPS, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, Volume, VolumeCounters},
 };
 
 type Set = [Start; SET_STARTS];
 
 /// The volumes to measure, by the low bits of their ids. Only user space writes it.
 #[btf_map]
-static VOLUMES: Array<Volume, { VOLUME_CELLS as usize }> = Array::new();
+static VOLUMES: Array<Volume, { DEVICE_CELLS as usize }> = Array::new();
 
 /// The bios that have been submitted and have not ended.
 #[btf_map]
@@ -59,7 +59,7 @@ pub(crate) fn anchor() -> *const u8 {
 /// The volume with this id. `None` if the device is not measured.
 #[inline(always)]
 pub(crate) fn volume(device: u64) -> Option<&'static Volume> {
-    VOLUMES.get(volume_cell(device)).filter(|volume| volume.device == device)
+    VOLUMES.get(device_cell(device)).filter(|volume| volume.device == device)
 }
 
 /// This CPU's counters. The kernel does not run a program that is already running on the CPU (since 6.1; before that, an interrupt

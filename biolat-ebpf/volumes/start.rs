@@ -22,8 +22,8 @@ pub(crate) fn note<R: Role>(ctx: &BtfTracePointContext) {
     store::<R>(bio.key(device), now(), bio.bytes());
 }
 
-/// Stores a start in a free place of its set. If there is none, the oldest start of the set is lost, which may be that of a bio
-/// whose end was never seen. So is an earlier start of a bio at the same address.
+/// Stores a start in a free place of its set. If the set is full, the oldest start is evicted; its bio may have ended unseen. An
+/// earlier start at the same address is evicted too.
 #[inline(always)]
 fn store<R: Role>(key: BioKey, now: u64, bytes: u32) {
     let Some(set) = maps::starts(key) else { return };

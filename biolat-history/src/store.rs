@@ -159,7 +159,7 @@ impl Store {
         let began = if last_us == 0 { last } else { last.saturating_add(gap) };
         let ended = began.saturating_add(period.length);
         // Volumes never have sizes.
-        let drives = period.devices.iter().filter(|view| view.device.volume.is_none());
+        let drives = period.devices.iter().filter(|view| !view.device.is_volume());
         let lacks_sizes = drives.flat_map(|view| &view.series).any(|series| series.sizes.is_none());
         let interval = Interval {
             began,

@@ -103,12 +103,12 @@ impl Default for Snapshot {
 impl Snapshot {
     /// The devices with requests. Only their I/Os may be added up: an I/O of a volume is also one of the drives below it.
     pub fn drives(&self) -> impl Iterator<Item = &DeviceView> {
-        self.devices.iter().filter(|view| view.device.volume.is_none())
+        self.devices.iter().filter(|view| !view.device.is_volume())
     }
 
     /// The devices without requests.
     pub fn volumes(&self) -> impl Iterator<Item = &DeviceView> {
-        self.devices.iter().filter(|view| view.device.volume.is_some())
+        self.devices.iter().filter(|view| view.device.is_volume())
     }
 }
 

@@ -17,6 +17,7 @@ mod map_set;
 mod maps;
 pub mod object;
 mod options;
+mod plain;
 pub mod processes;
 mod programs;
 pub mod release;

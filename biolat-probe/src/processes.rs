@@ -11,10 +11,11 @@ use aya::{
 };
 use biolat_common::{
     constants::Constants,
+    kernel::device_cell,
     lost::{Counts, REASONS},
     processes::{
         Control, IoCounts, IoRecord, NAME_BYTES, ProcessConstants, ProcessKey, ProcessName, RECORD_BYTES,
-        RING_BYTES, Region, Usage, device_cell, name_cell,
+        RING_BYTES, Region, Usage, name_cell,
     },
     size::BAND_CELLS,
 };
@@ -26,7 +27,10 @@ use super::{
     kernel::{Kernel, processes::ProcessTracing},
     load::{LoadEnv, load_attachable},
     map_set::MapSet,
-    object, programs, sys,
+    object,
+    plain::Plain,
+    programs::{self, refused_runs},
+    sys,
 };
 
 /// The compiled programs, which `cargo xtask ebpf` builds together with their manifest.
@@ -41,11 +45,6 @@ const MAX_KEYS: usize = 8192;
 
 /// The initial value of [`Control`] keeps it out of `.bss`.
 const DATA: &str = ".data";
-
-/// A value or key of a map.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Plain<T>(T);
 
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for Plain<Region> {}
@@ -237,13 +236,9 @@ impl ProcessProbe {
 
     /// Returns the number of refused runs since the programs were attached.
     pub fn refused(&self) -> Result<RefusedRuns> {
-        let of = |program: &OwnedFd| -> Result<u64> {
-            let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
-            Ok(info.counts.recursion_misses)
-        };
         Ok(RefusedRuns {
-            starts: self.starts.iter().map(of).sum::<Result<_>>()?,
-            completions: of(&self.complete)?,
+            starts: self.starts.iter().map(refused_runs).sum::<Result<_>>()?,
+            completions: refused_runs(&self.complete)?,
         })
     }
 }

@@ -81,6 +81,12 @@ impl Links {
     }
 }
 
+/// Returns how often the kernel refused to run a program because it was already running on that CPU.
+pub(super) fn refused_runs(program: &OwnedFd) -> Result<u64> {
+    let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
+    Ok(info.counts.recursion_misses)
+}
+
 /// Runs a program that is not attached, and returns its result.
 pub(super) fn run(program: Option<&OwnedFd>, arguments: &[u64]) -> io::Result<u32> {
     let program = program.ok_or(io::ErrorKind::Unsupported)?;

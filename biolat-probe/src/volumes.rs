@@ -14,10 +14,8 @@ use aya::{
 };
 use biolat_common::{
     constants::Constants,
-    volumes::{
-        ENTRIES, GROUPS, Group, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, Volume, VolumeCounters,
-        volume_cell,
-    },
+    kernel::device_cell,
+    volumes::{ENTRIES, GROUPS, MAX_VOLUMES, SET_STARTS, SETS, Start, Tally, Volume, VolumeCounters},
 };
 use biolat_system::host::Host;
 
@@ -30,16 +28,14 @@ use super::{
     load::{LoadEnv, load_attachable},
     map_set::MapSet,
     maps::array_of_maps,
-    object, sys,
+    object,
+    plain::Plain,
+    programs::refused_runs,
+    sys,
 };
 
 /// The compiled programs, which `cargo xtask ebpf` builds together with their manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/volumes.bpf.o");
-
-/// A value of a map.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Plain<T>(T);
 
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for Plain<Volume> {}
@@ -108,7 +104,7 @@ impl VolumeProbe {
 
     fn begin(&mut self, device: u64) -> Result<()> {
         self.attach_all()?;
-        let cell = volume_cell(device);
+        let cell = device_cell(device);
         let Plain(current) = self.volumes.get(&cell, 0).context("cannot read the volumes")?;
         let index = self.free_index().filter(|_| current.device == 0);
         let index = index.context("there is no room for more volumes")?;
@@ -140,7 +136,8 @@ impl VolumeProbe {
         }
         self.refused_before = Some(self.losses.refused);
         self.attach_all().inspect_err(|_| self.refused_before = None)?;
-        // A bio whose end was refused has left its start. An understudy would take it for that of the next bio at the same address.
+        // A bio whose end was refused has left its start behind. An understudy would mistake it for the start of the next bio at that
+        // address.
         for set in 0..SETS {
             let Plain(starts) = self.starts.get(&set, 0).context("cannot read the starts")?;
             let left = starts.iter().filter(|start| !start.is_free()).count();
@@ -162,7 +159,7 @@ impl VolumeProbe {
     /// Stops measuring a device. Without any, the programs are detached.
     pub fn remove(&mut self, device: u64) -> Result<()> {
         if self.counters.remove(&device).is_some() {
-            self.write(volume_cell(device), Volume::default())?;
+            self.write(device_cell(device), Volume::default())?;
         }
         if self.counters.is_empty() {
             self.links.clear();
@@ -174,12 +171,13 @@ impl VolumeProbe {
         self.volumes.set(cell, Plain(volume), 0).context("cannot change the volumes")
     }
 
-    /// Returns the counters of a measured device, summed over the CPUs and both roles. They wrap.
-    pub fn read(&self, device: u64, group: Group) -> Result<VolumeCounters> {
+    /// Returns the counters of a measured device and a [group](biolat_common::volumes::group), summed over the CPUs and both roles.
+    /// They wrap.
+    pub fn read(&self, device: u64, group: u32) -> Result<VolumeCounters> {
         let (_, counters) = self.counters.get(&device).context("the volume is not measured")?;
         let mut sum = VolumeCounters::ZERO;
         let mut values = Vec::new();
-        for entry in (group as u32..ENTRIES).step_by(GROUPS as usize) {
+        for entry in (group..ENTRIES).step_by(GROUPS as usize) {
             self.cpus.read(counters, entry, &mut values).context("cannot read a volume")?;
             values.iter().for_each(|Plain(value)| add(&mut sum, value));
         }
@@ -188,10 +186,6 @@ impl VolumeProbe {
 
     /// Returns the losses since the programs were loaded.
     pub fn losses(&mut self) -> Result<VolumeLosses> {
-        let refused_runs = |program: &OwnedFd| -> Result<u64> {
-            let info = sys::program_info(program.as_fd()).context("cannot read the programs' statistics")?;
-            Ok(info.counts.recursion_misses)
-        };
         // Read first: an understudy takes a run only after it was refused.
         let refused: u64 = self.programs.iter().map(refused_runs).sum::<Result<_>>()?;
         let mut sum = Tally::default();

@@ -45,15 +45,14 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     for volume in &window.volumes {
         // What happens on a device below is said there.
         let below = volumes::below(volume, window);
-        let is_of = |found: &dyn Fn(&DeviceWindow) -> bool| below.iter().any(|device| found(device));
-        if !is_of(&|device| !status::errors(device).is_empty()) {
-            findings.extend(status::errors(volume));
-        }
-        if !is_of(&|device| !latency::stalls(device, numbers).is_empty()) {
-            findings.extend(latency::stalls(volume, numbers));
-        }
-        if !is_of(&|device| !latency::slow(device, numbers).is_empty()) {
-            findings.extend(latency::slow(volume, numbers));
+        for rule in [
+            &status::errors as &dyn Fn(&DeviceWindow) -> Vec<String>,
+            &|device| latency::stalls(device, numbers),
+            &|device| latency::slow(device, numbers),
+        ] {
+            if below.iter().all(|device| rule(device).is_empty()) {
+                findings.extend(rule(volume));
+            }
         }
         findings.extend(volumes::added(volume, window, numbers));
     }

@@ -17,6 +17,7 @@ use biolat_common::{
 use biolat_model::{
     band_histogram::BandHistogram,
     histogram::Histogram,
+    name::Name,
     size_histogram::SizeHistogram,
     snapshot::{BandView, SeriesView, SizesView},
 };
@@ -245,10 +246,6 @@ impl Totals {
             completions: _,
             encoded: _,
         } = self;
-        let mut by_name = BTreeMap::new();
-        for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
-            *by_name.entry(status::name(status, statuses_since_6_10).into()).or_default() += count;
-        }
         let histogram = |phase| {
             let sum_ns = match phase {
                 Phase::Admission => *admission_ns,
@@ -263,7 +260,7 @@ impl Totals {
             op,
             bytes: *bytes,
             histograms: Phase::ALL.map(histogram),
-            errors: by_name,
+            errors: errors_by_name(errors, statuses_since_6_10),
             requeues: *requeues,
             ended_workload_ios: 0,
         }
@@ -313,6 +310,15 @@ impl SizeTotals {
                 .collect(),
         }
     }
+}
+
+/// Returns the errors by the name of their status, without zeros.
+pub(super) fn errors_by_name(errors: &[u64; STATUSES], statuses_since_6_10: bool) -> BTreeMap<Name, u64> {
+    let mut by_name = BTreeMap::new();
+    for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
+        *by_name.entry(status::name(status, statuses_since_6_10).into()).or_default() += count;
+    }
+    by_name
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use anyhow::Result;
 use biolat_common::{
     bucket::CELLS,
     status,
-    volumes::{GROUPS, Group, VolumeCounters},
+    volumes::{GROUPS, VolumeCounters},
 };
 use biolat_model::{
-    device::Device,
+    device::{Device, Group},
     histogram::Histogram,
     name::Name,
     snapshot::{DeviceView, SeriesView, Snapshot},
@@ -20,6 +20,7 @@ use biolat_model::{
 use biolat_probe::{VolumeLosses, VolumeProbe};
 use biolat_system::host::Host;
 
+use super::totals::errors_by_name;
 use crate::device::diskstats::DiskStats;
 use head::HeadTotals;
 
@@ -95,16 +96,12 @@ impl VolumeTotals {
     }
 
     fn view(&self, group: Group, statuses_since_6_10: bool) -> SeriesView {
-        let mut errors = BTreeMap::<Name, u64>::new();
-        for (status, &count) in self.errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
-            *errors.entry(status::name(status, statuses_since_6_10).into()).or_default() += count;
-        }
         let total = Histogram::from_cells(self.cells.iter().copied(), self.total_ns);
         SeriesView {
             op: group.name().to_owned(),
             bytes: self.bytes,
             histograms: [Histogram::new(), Histogram::new(), Histogram::new(), total],
-            errors,
+            errors: errors_by_name(&self.errors, statuses_since_6_10),
             ..SeriesView::default()
         }
     }
@@ -165,7 +162,7 @@ impl Volumes {
         let Some(probe) = &mut self.probe else { return };
         for (&id, known) in &mut self.known {
             let Figures::OfBios(groups) = &mut known.figures else { continue };
-            let read = Group::ALL.into_iter().zip(groups.iter_mut()).try_for_each(|(group, totals)| {
+            let read = (0..).zip(groups.iter_mut()).try_for_each(|(group, totals)| {
                 probe.read(id, group).map(|counters| totals.update(counters))
             });
             if let Err(error) = read {
@@ -274,9 +271,27 @@ fn stop(probe: &mut VolumeProbe, id: u64) {
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::volumes::{Group, VolumeCounters};
+    use biolat_common::volumes::{VolumeCounters, group};
+    use biolat_model::device::Group;
 
     use super::VolumeTotals;
+
+    #[test]
+    fn groups_are_those_of_the_disk_statistics() {
+        let ops = [
+            (0, "read"),
+            (1, "write"),
+            (2, "read_all"),
+            (3, "discard"),
+            (5, "secure_erase"),
+            (9, "write_zeroes"),
+        ];
+        for (op, name) in ops {
+            assert_eq!(Some(Group::ALL[group(op, 3) as usize]), Group::of(op, name, false), "{name}");
+        }
+        let name = |op| Group::ALL[group(op, 3) as usize].name();
+        assert_eq!([0, 1, 2, 3, 5, 9].map(name), ["read", "write", "read", "discard", "write", "write"]);
+    }
 
     #[test]
     fn totals_grow_across_a_wrap_of_the_counters() {

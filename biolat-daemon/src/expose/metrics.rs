@@ -342,11 +342,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Block requests that completed with an error, by the kernel's block status. A status appears with its \
                first error; biolat_failed_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
-            for (device, series) in series(snapshot) {
-                for (status, count) in &series.errors {
-                    add(&[&device.device.name, &series.op, status], *count as f64, device.since);
-                }
-            }
+            add_errors(series(snapshot), add);
         }),
         exposed: Exposed::Always,
     },
@@ -355,10 +351,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Block requests that completed with an error, over all ops and statuses.",
         samples: Samples::Counter(|snapshot, add| {
-            for device in snapshot.drives() {
-                let count: u64 = device.series.iter().flat_map(|series| series.errors.values()).sum();
-                add(&[&device.device.name], count as f64, device.since);
-            }
+            add_failures(snapshot.drives(), add);
         }),
         exposed: Exposed::Always,
     },
@@ -485,7 +478,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Latency of the I/Os of a volume (dm, md, zram) in seconds, as its users see it: from submission of the bio to its \
                end. op: read, write, discard; empty flushes are writes. For an NVMe multipath device, the total latency on its \
-               paths, by their ops. These I/Os are also those of the drives below, so they must not be added to \
+               paths, by their ops. The drives below count the same I/Os, so do not add them to \
                biolat_total_latency_seconds. Exposed unless --volumes is off.",
         samples: Samples::Histogram(|snapshot, add| {
             for (volume, series) in volume_series(snapshot) {
@@ -511,10 +504,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "I/Os of a volume that ended with an error, over all ops and statuses.",
         samples: Samples::Counter(|snapshot, add| {
-            for volume in snapshot.volumes() {
-                let count: u64 = volume.series.iter().flat_map(|series| series.errors.values()).sum();
-                add(&[&volume.device.name], count as f64, volume.since);
-            }
+            add_failures(snapshot.volumes(), add);
         }),
         exposed: Exposed::Always,
     },
@@ -524,11 +514,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "I/Os of a volume that ended with an error, by the kernel's block status. A status appears with its first \
                error; biolat_volume_failed_ios_total is exposed from the start.",
         samples: Samples::Counter(|snapshot, add| {
-            for (volume, series) in volume_series(snapshot) {
-                for (status, count) in &series.errors {
-                    add(&[&volume.device.name, &series.op, status], *count as f64, volume.since);
-                }
-            }
+            add_errors(volume_series(snapshot), add);
         }),
         exposed: Exposed::Always,
     },
@@ -538,11 +524,10 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "I/Os of volumes that are in no histogram: an upper bound. evicted: too many were in flight at the same time. \
                recursion: the kernel skipped the program because it was already running on that CPU.",
         samples: Samples::Counter(|snapshot, add| {
+            // Unlike the probe's counters, it begins with the process.
+            let seconds = snapshot.process.map(|process| Duration::from_secs_f64(process.start_time_seconds));
+            let start = seconds.map_or(snapshot.started, |seconds| UNIX_EPOCH + seconds);
             for (reason, count) in &snapshot.volume_losses {
-                // Unlike the probe's counters, it begins with the process.
-                let seconds =
-                    snapshot.process.map(|process| Duration::from_secs_f64(process.start_time_seconds));
-                let start = seconds.map_or(snapshot.started, |seconds| UNIX_EPOCH + seconds);
                 add(&[reason], *count as f64, start);
             }
         }),
@@ -888,6 +873,23 @@ fn workloads(snapshot: &Snapshot) -> impl Iterator<Item = ([&str; 3], SystemTime
 /// Whether a phase of a series is or was available.
 fn has_phase(device: &DeviceView, series: &SeriesView, phase: Phase) -> bool {
     device.phases[phase as usize] || series.histograms[phase as usize].count() > 0
+}
+
+/// Adds the errors of each series by status.
+fn add_errors<'a>(all: impl Iterator<Item = (&'a DeviceView, &'a SeriesView)>, add: &mut AddCounter<'_>) {
+    for (device, series) in all {
+        for (status, count) in &series.errors {
+            add(&[&device.device.name, &series.op, status], *count as f64, device.since);
+        }
+    }
+}
+
+/// Adds the number of failed I/Os of each device.
+fn add_failures<'a>(devices: impl Iterator<Item = &'a DeviceView>, add: &mut AddCounter<'_>) {
+    for device in devices {
+        let count: u64 = device.series.iter().flat_map(|series| series.errors.values()).sum();
+        add(&[&device.device.name], count as f64, device.since);
+    }
 }
 
 /// Iterates over all series of drives.

@@ -27,7 +27,7 @@ impl Device {
     pub fn missing_latency(&self) -> Option<MissingLatency> {
         match (self.iostats, self.throttling) {
             // The probe takes the timestamps.
-            _ if self.volume.is_some() => None,
+            _ if self.is_volume() => None,
             (false, _) => Some(MissingLatency::All),
             (true, Throttling::SetUp) => None,
             (true, _) => Some(MissingLatency::QueueAndDevice),

@@ -86,10 +86,16 @@ impl Device {
         self.volume.as_ref().map_or_else(|| self.model.clone(), |volume| volume.description(&self.name))
     }
 
-    /// Whether it is an NVMe multipath device, whose I/O is that of its paths.
+    /// Whether it is a volume, not a drive.
+    #[must_use]
+    pub const fn is_volume(&self) -> bool {
+        self.volume.is_some()
+    }
+
+    /// Whether it is an NVMe multipath device: its I/O is the sum over its paths.
     #[must_use]
     pub fn is_multipath_head(&self) -> bool {
-        self.name.starts_with("nvme") && self.volume.is_some()
+        self.name.starts_with("nvme") && self.is_volume()
     }
 }
 

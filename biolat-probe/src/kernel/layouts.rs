@@ -16,6 +16,14 @@ use biolat_testing::btf::{Member, Writer};
 
 use super::{Kernel, LinkMembers, UnsupportedKernel};
 
+/// Lists the members of a struct with their names. A member that is neither listed nor left out does not compile.
+macro_rules! members {
+    ($type:ident = $value:expr; $($member:ident),+ $(; without $left_out:ident)?) => {{
+        let $type { $($member,)+ $($left_out: _)? } = $value;
+        vec![$((stringify!($member), $member)),+]
+    }};
+}
+
 mod names;
 mod processes;
 mod volumes;
@@ -119,22 +127,14 @@ fn every_excerpt_has_a_column() {
 
 /// Lists a kernel's values in the order of the table. Adding a field to `KernelLayout` does not compile until it is added here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
-    macro_rules! members {
-        ($($member:ident),*) => {{
-            let KernelLayout { $($member),* } = kernel.layout;
-            [$((stringify!($member), $member)),*]
-        }};
-    }
     let layout = members! {
-        cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns,
-        queue_or_disk, queue_disk, disk_on_queue, disk_id, disk_directory, id_is_sequence,
-        flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno,
-        sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
-        queue_flags, queue_has_issue_times, requeue_request,
-        task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
-        hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
-        request_hctx,
-        bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
+        KernelLayout = kernel.layout;
+        cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns, queue_or_disk, queue_disk,
+        disk_on_queue, disk_id, disk_directory, id_is_sequence, flush_sequence, io_stat, op_flush,
+        op_passthrough, status_is_errno, sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
+        queue_flags, queue_has_issue_times, requeue_request, task_files, files_fdt, fdt_fd, file_inode,
+        inode_private, kernfs_priv, hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
+        request_hctx, bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
         cgroup_node, kernfs_name, kernfs_parent, disk_part0, part0_is_pointer
     };
     let LinkMembers { file_count, file_private, link_count } = kernel.link_members.unwrap();

@@ -166,7 +166,7 @@ function addWords(words, counts, all) {
   }
 }
 
-/** Whether a device has bios instead of requests. Its I/Os are also those of the drives below it, so they are in no sum. */
+/** Whether a device is a volume. Its I/Os are also counted on the drives below, so no sum includes them. */
 const isVolume = ({ volume }) => volume !== undefined;
 
 /** Devices of a delta that had I/O: one of them, or all drives. */

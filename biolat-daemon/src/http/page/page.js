@@ -280,7 +280,7 @@ function volumeText({ name, volume: { kind, label, on } }) {
   return `${label === name ? '' : `${label}, `}${kind}${on.length ? ` on ${on.join(', ')}` : ''}`;
 }
 
-/** Puts the rows of volumes below those of the drives that they are on, with their depth. */
+/** Moves each volume's row below its drive's, and adds the depth. */
 function layered(list) {
   const left = new Map(list.filter(({ device }) => isVolume(device)).map((row) => [row.device.name, row])), all = [];
   const place = (name, depth) => {

@@ -147,13 +147,8 @@ fn functions_agree_with_pahole_on_every_kernel() {
 
 /// Lists the members in the order of the table. Adding a field to `NamesLayout` does not compile until it is added here.
 fn resolved(layout: NamesLayout) -> Vec<(&'static str, u32)> {
-    macro_rules! members {
-        ($($member:ident),*) => {{
-            let NamesLayout { $($member),* } = layout;
-            vec![$((stringify!($member), $member)),*]
-        }};
-    }
     members! {
+        NamesLayout = layout;
         has_symbols, bio_end_io, bio_private, bio_flags, metadata_flag, swap_flag, bio_vectors, bio_index,
         bio_size, bio_pool, pool_front_pad, page_head, page_mapping, page_flags, page_in_io, mapping_host,
         mapping_areas, inode_data, inode_number, inode_mode, inode_links, inode_device, inode_super,

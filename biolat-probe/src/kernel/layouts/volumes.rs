@@ -33,13 +33,9 @@ fn agrees_with_pahole_on_every_kernel() {
 
 /// Lists the constants in the order of the table. Adding one does not compile until it is added here.
 fn resolved(constants: VolumeConstants) -> Vec<(&'static str, u32)> {
-    macro_rules! members {
-        ($($member:ident),*) => {{
-            let VolumeConstants { $($member),* } = constants;
-            vec![$((stringify!($member), $member)),*]
-        }};
-    }
     members! {
-        bio_device, device_disk, bio_has_disk, bio_flags, bio_status, bio_bytes, disk_queue, op_discard, start_bio
+        VolumeConstants = constants;
+        bio_device, device_disk, bio_has_disk, bio_flags, bio_status, bio_bytes, disk_queue, op_discard,
+        start_bio
     }
 }
