@@ -161,8 +161,8 @@ impl Window {
         }
     }
 
-    /// The drives, each followed by the volumes on it, with their depth: 0 for a drive. A volume on several drives is listed once,
-    /// and volumes on no drive that is shown come last.
+    /// The drives, each followed by the volumes on it, with their depth: 0 for a drive, or a volume on none that is
+    /// shown; these come last. A volume on several drives is listed once.
     pub(super) fn layers(&self) -> Vec<(&DeviceWindow, u32)> {
         let mut left: Vec<_> = self.volumes.iter().collect();
         let mut layers = Vec::with_capacity(self.devices.len() + left.len());
@@ -173,7 +173,7 @@ impl Window {
                 layers.extend(place.map(|place| (left.remove(place), *depth)));
             }
         }
-        layers.extend(left.into_iter().map(|volume| (volume, 1)));
+        layers.extend(left.into_iter().map(|volume| (volume, 0)));
         layers
     }
 

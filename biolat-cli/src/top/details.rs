@@ -125,7 +125,7 @@ fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
     let mut parts =
         vec![format!("{} {}", row.device, row.op), format!("{} I/Os", short_count(latencies.count()))];
     parts.extend(latencies.mean().map(|mean| format!("mean {}", view.numbers().short_latency(mean))));
-    let inflight = Some(row.inflight.dispatched()).filter(|ios| *ios > 0);
+    let inflight = row.inflight.map(|inflight| inflight.dispatched()).filter(|ios| *ios > 0);
     parts.extend(inflight.map(|ios| format!("{} in flight", short_count(ios))));
     parts.extend(
         figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", short_count(*failed))),

@@ -16,8 +16,8 @@ pub(super) struct TopRow {
     /// Length of the window.
     pub(super) seconds: f64,
     pub(super) figures: Figures,
-    /// I/Os of the device in flight, of all ops.
-    pub(super) inflight: Inflight,
+    /// I/Os of the drive in flight, of all ops; unknown for a volume.
+    pub(super) inflight: Option<Inflight>,
     /// The finding that the device or one of its I/Os is hung, if any.
     pub(super) overdue: Option<String>,
     /// If the phase on the screen is not recorded, the reason and the command that enables it.
@@ -39,12 +39,12 @@ impl TopRow {
 
     /// Whether the device is hung.
     pub(super) fn is_hung(&self) -> bool {
-        self.inflight.is_hung()
+        self.inflight.is_some_and(|inflight| inflight.is_hung())
     }
 
     /// Age of the device's oldest I/O in flight, if any.
     pub(super) fn oldest(&self) -> Option<f64> {
-        Some(self.inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
+        self.inflight.map(|inflight| inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
     }
 
     fn rate(&self, count: u64) -> f64 {

@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, slice};
 
 use biolat_common::series::Phase;
+use biolat_model::snapshot::Inflight;
 
 use super::{
     columns::Column,
@@ -16,9 +17,12 @@ use crate::{
 
 /// The rows from top to bottom.
 pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
-    let devices = window.devices.iter().chain(&window.volumes);
-    let devices = devices.filter(|device| device.name.contains(&state.filter));
-    let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
+    let drives = window.devices.iter().map(|device| (device, Some(device.inflight)));
+    let devices = drives.chain(window.volumes.iter().map(|volume| (volume, None)));
+    let mut rows: Vec<_> = devices
+        .filter(|(device, _)| device.name.contains(&state.filter))
+        .flat_map(|(device, inflight)| of_device(device, inflight, window.seconds, state))
+        .collect();
     rows.sort_by(|a, b| {
         let order = compare(a, b, state);
         let order = if state.is_reversed { order.reverse() } else { order };
@@ -48,7 +52,12 @@ fn usual(op: &str) -> usize {
     ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
 }
 
-fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<TopRow> {
+fn of_device(
+    device: &DeviceWindow,
+    inflight: Option<Inflight>,
+    seconds: f64,
+    state: &TopState,
+) -> Vec<TopRow> {
     let overdue = overdue(device, seconds);
     let row = |op: &str, figures: Figures| TopRow {
         device: device.name.clone(),
@@ -56,7 +65,7 @@ fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<TopRo
         op: op.to_owned(),
         seconds,
         figures,
-        inflight: device.inflight,
+        inflight,
         overdue: overdue.clone(),
         hint: (!device.has(state.phase)).then(|| match state.phase {
             Phase::Admission => missing_admission(slice::from_ref(device)).unwrap_or_default(),
@@ -82,7 +91,7 @@ fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
             Column::Bytes => Some(row.bytes()),
             Column::Queue => row.figures.queue_share(),
             Column::Errors => Some(row.figures.failed() as f64),
-            Column::Inflight => Some(row.inflight.dispatched() as f64),
+            Column::Inflight => row.inflight.map(|inflight| inflight.dispatched() as f64),
             Column::Oldest => row.oldest(),
             column => column.share().and_then(|share| latencies.percentile(share)).map(|bounds| bounds.upper),
         }

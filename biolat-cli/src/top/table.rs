@@ -108,7 +108,10 @@ fn cell(row: &TopRow, column: Column, width: u16, octaves: Octaves, view: &TopVi
             let failed = row.figures.failed();
             (short_count(failed), if failed > 0 { view.ink(Color::Red).patch(BOLD) } else { plain })
         }
-        Column::Inflight => (short_count(row.inflight.dispatched()), hung),
+        Column::Inflight => {
+            let text = row.inflight.map(|inflight| short_count(inflight.dispatched()));
+            (text.unwrap_or_else(|| "-".to_owned()), hung)
+        }
         Column::Oldest => (oldest(row, view), hung),
         Column::Shape => (octaves.shape(row, width, view), view.ink(BARS)),
         Column::History => (history(row, width, view), view.ink(BARS)),
@@ -119,7 +122,11 @@ fn cell(row: &TopRow, column: Column, width: u16, octaves: Octaves, view: &TopVi
 /// `16s`, or `>16s` for a lower bound.
 fn oldest(row: &TopRow, view: &TopView<'_>) -> String {
     let Some(age) = row.oldest() else { return "-".to_owned() };
-    format!("{}{}", if row.inflight.is_exact { "" } else { ">" }, view.numbers().short_latency(age))
+    format!(
+        "{}{}",
+        if row.inflight.is_some_and(|inflight| inflight.is_exact) { "" } else { ">" },
+        view.numbers().short_latency(age)
+    )
 }
 
 /// The range of octaves of all rows' latencies, so that their shapes can be compared.

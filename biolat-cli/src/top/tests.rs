@@ -252,6 +252,19 @@ q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
     assert_eq!((buffer[(0, 3)].fg, buffer[(15, 5)].fg), (Color::Reset, Color::Reset));
 }
 
+/// How many I/Os of a volume are in flight is unknown.
+#[test]
+fn volumes_have_no_ios_in_flight() {
+    let mut window = window_with_a_hang();
+    window.volumes = window.devices.drain(..1).collect();
+    let lines = TestScreen::showing(window).lines(80, 9);
+    assert!(lines[2].ends_with("ERR  INFL  OLDEST"), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("nvme0n1 ") && line.ends_with("0     -       -")),
+        "{lines:#?}"
+    );
+}
+
 /// Without a hang, these columns have no priority.
 #[test]
 fn shows_ios_in_flight_if_there_is_room() {

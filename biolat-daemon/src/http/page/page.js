@@ -280,7 +280,7 @@ function volumeText({ name, volume: { kind, label, on } }) {
   return `${label === name ? '' : `${label}, `}${kind}${on.length ? ` on ${on.join(', ')}` : ''}`;
 }
 
-/** Moves each volume's row below its drive's, and adds the depth. */
+/** Moves each volume's row below its drive's, and adds the depth. Volumes on no drive that is shown come last. */
 function layered(list) {
   const left = new Map(list.filter(({ device }) => isVolume(device)).map((row) => [row.device.name, row])), all = [];
   const place = (name, depth) => {
@@ -293,7 +293,7 @@ function layered(list) {
     all.push(Object.assign(row, { depth: 0 }));
     for (const { device, depth } of row.device.stack) place(device, depth);
   }
-  for (const name of left.keys()) place(name, 1);
+  for (const name of left.keys()) place(name, 0);
   return all;
 }
 
