@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use aya::{
-    EbpfLoader, include_bytes_aligned,
+    Ebpf, EbpfLoader, include_bytes_aligned,
     maps::{Array, ArrayOfMaps, IterableMap as _, MapData, PerCpuArray},
 };
 use biolat_common::{
@@ -156,6 +156,12 @@ impl VolumeProbe {
         (self.next..MAX_VOLUMES).chain(0..self.next).find(is_free)
     }
 
+    /// Size of the counters of the measured volumes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.counters.len() as u64 * volume_bytes(self.cpus.get() as u64)
+    }
+
     /// Stops measuring a device. Without any, the programs are detached.
     pub fn remove(&mut self, device: u64) -> Result<()> {
         if self.counters.remove(&device).is_some() {
@@ -208,6 +214,28 @@ impl VolumeProbe {
     }
 }
 
+/// Kernel memory for the counters of one volume, in bytes.
+#[must_use]
+pub fn volume_bytes(cpus: u64) -> u64 {
+    cpus * u64::from(ENTRIES) * size_of::<VolumeCounters>() as u64
+}
+
+/// Loads the programs for volumes to have the kernel verify them, then unloads them.
+pub fn test_load_volumes(kernel: &Kernel, host: &Host) -> Result<VolumeSupport> {
+    let Some(tracing) = &kernel.volumes else { return Ok(VolumeSupport::Lacking) };
+    let env = LoadEnv::of(host)?;
+    Programs::load(kernel, tracing).map(|_| VolumeSupport::Full).map_err(|error| env.explain(error))
+}
+
+/// Whether the kernel has what the programs for volumes need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeSupport {
+    /// It accepts the programs.
+    Full,
+    /// Its BTF lacks a tracepoint or a member.
+    Lacking,
+}
+
 fn add(sum: &mut VolumeCounters, value: &VolumeCounters) {
     sum.bytes = sum.bytes.wrapping_add(value.bytes);
     sum.total_ns = sum.total_ns.wrapping_add(value.total_ns);
@@ -216,19 +244,38 @@ fn add(sum: &mut VolumeCounters, value: &VolumeCounters) {
     sum.cells.iter_mut().zip(&value.cells).for_each(add);
 }
 
+/// The programs and their maps.
+struct Programs {
+    object: Ebpf,
+    programs: [OwnedFd; 2],
+    understudies: Option<[OwnedFd; 2]>,
+}
+
+impl Programs {
+    fn load(kernel: &Kernel, tracing: &VolumeTracing) -> Result<Self> {
+        let constants =
+            Constants { kernel: kernel.layout, volumes: tracing.constants, ..Constants::default() };
+        let relocated =
+            object::relocate(OBJECT, constants).context("the object does not match this program")?;
+        let mut object =
+            EbpfLoader::new().btf(None).load(&relocated).context("cannot load the programs for volumes")?;
+        let btf = &tracing.tracepoints().context("cannot write BTF for the loader")?;
+        let mut program = |name: &str, tracepoint: &str| {
+            load_attachable(&mut object, name, tracepoint, btf)
+                .context("cannot load the programs for volumes")
+        };
+        let programs = [program(QUEUE, QUEUE)?, program(COMPLETE, COMPLETE)?];
+        let [queue, complete] = UNDERSTUDIES;
+        let understudies = match kernel.refuses_runs {
+            true => Some([program(queue, QUEUE)?, program(complete, COMPLETE)?]),
+            false => None,
+        };
+        Ok(Self { object, programs, understudies })
+    }
+}
+
 fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<VolumeProbe> {
-    let constants = Constants { kernel: kernel.layout, volumes: tracing.constants, ..Constants::default() };
-    let relocated = object::relocate(OBJECT, constants).context("the object does not match this program")?;
-    let mut object =
-        EbpfLoader::new().btf(None).load(&relocated).context("cannot load the programs for volumes")?;
-    let btf = &tracing.tracepoints().context("cannot write BTF for the loader")?;
-    let mut program = |name: &str, tracepoint: &str| {
-        load_attachable(&mut object, name, tracepoint, btf).context("cannot load the programs for volumes")
-    };
-    let programs = [program(QUEUE, QUEUE)?, program(COMPLETE, COMPLETE)?];
-    let [queue, complete] = UNDERSTUDIES;
-    let understudies =
-        if kernel.refuses_runs { Some([program(queue, QUEUE)?, program(complete, COMPLETE)?]) } else { None };
+    let Programs { mut object, programs, understudies } = Programs::load(kernel, tracing)?;
     let mut maps = MapSet::Loaded(&mut object, None);
     Ok(VolumeProbe {
         programs,

@@ -319,7 +319,9 @@ impl Collector {
             overruns: self.stats.overruns,
             lost_requeues: self.requeue_misses,
             slots: u64::from(slots),
-            map_bytes: self.probe.maps.bytes() + maps.map_or(0, WorkloadMaps::bytes),
+            map_bytes: self.probe.maps.bytes()
+                + maps.map_or(0, WorkloadMaps::bytes)
+                + self.volumes.map_bytes(),
             workload_room: maps.map(|maps| self.workloads.store.room(maps.room())),
         }
     }

@@ -12,7 +12,7 @@ use biolat_common::{
     volumes::{GROUPS, VolumeCounters},
 };
 use biolat_model::{
-    device::{Device, Group},
+    device::{Device, Group, Selection},
     histogram::Histogram,
     name::Name,
     snapshot::{DeviceView, SeriesView, Snapshot},
@@ -35,6 +35,18 @@ pub enum MeasureVolumes {
     /// With RAM disks; it is an error if the kernel lacks what is needed.
     On,
     Off,
+}
+
+impl MeasureVolumes {
+    /// Returns those of the volumes found that are measured.
+    #[must_use]
+    pub fn shown(self, selection: &Selection, mut found: Vec<Device>) -> Vec<Device> {
+        found.retain(|Device { name, .. }| {
+            let is_asked_for = self == Self::On && selection.leaves_out(name) && !selection.excludes(name);
+            self != Self::Off && (selection.shows(name) || is_asked_for)
+        });
+        found
+    }
 }
 
 pub(super) struct Volumes {
@@ -155,6 +167,11 @@ impl Volumes {
             let known = KnownVolume { since: SystemTime::now(), started_before, figures, device };
             self.known.insert(known.device.id, known);
         }
+    }
+
+    /// Size of the counters in bytes.
+    pub(super) fn map_bytes(&self) -> u64 {
+        self.probe.as_ref().map_or(0, VolumeProbe::bytes)
     }
 
     /// Reads the counters. A volume whose counters cannot be read is begun again by the next scan.

@@ -14,7 +14,7 @@ mod volumes;
 
 pub(crate) use mount_points::MountPoints;
 pub use scan::{IdKind, scan};
-pub(crate) use volumes::scan_volumes;
+pub use volumes::scan_volumes;
 
 use anyhow::{Context as _, Result};
 use biolat_model::device::Device;

@@ -56,24 +56,6 @@ pub fn tags(sysfs: &Path, name: &str) -> Option<Tags> {
     Some(Tags { queues: queues.iter().max()? + 1, per_queue: of_driver.max(of_scheduler) })
 }
 
-/// Returns the bio-based devices (dm, md) and the devices below each.
-pub fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(sysfs.join("block"))? {
-        let path = entry?.path();
-        let mut below = names(&path.join("slaves"));
-        if let Some(name) = path.file_name().and_then(|name| name.to_str())
-            && !below.is_empty()
-            && !path.join("mq").is_dir()
-        {
-            below.sort();
-            found.push((name.to_owned(), below));
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 /// Reads a short attribute with one read and no allocation, because some are read in each collection.
 pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     let read = fs::File::open(path)?.read(buffer)?;
@@ -121,7 +103,7 @@ pub(super) fn clean(text: &str) -> String {
 mod tests {
     use biolat_testing::Tree;
 
-    use super::{Tags, inflight, scheduler, stacked, tags};
+    use super::{Tags, inflight, scheduler, tags};
 
     #[test]
     fn reads_active_scheduler() {
@@ -149,28 +131,6 @@ mod tests {
         assert_eq!(tags(&tree.0, "sda"), Some(Tags { queues: 1, per_queue: 64 }));
         assert_eq!(tags(&tree.0, "nvme0n1"), Some(Tags { queues: 12, per_queue: 1023 }));
         assert_eq!(tags(&tree.0, "sdb"), None);
-    }
-
-    #[test]
-    fn lists_devices_below_stacked_devices() {
-        let tree = Tree::new(
-            "stacked",
-            &[
-                ("md0/slaves/sdb", ""),
-                ("md0/slaves/sda", ""),
-                ("dm-0/slaves/md0", ""),
-                ("dm-1/mq/0/x", ""),
-                ("dm-1/slaves/sdc", ""),
-                ("zram0/size", "1"),
-            ],
-        );
-        let expected = [("dm-0", vec!["md0"]), ("md0", vec!["sda", "sdb"])];
-        let found = stacked(&tree.0).unwrap();
-        let found: Vec<_> = found
-            .iter()
-            .map(|(name, below)| (name.as_str(), below.iter().map(String::as_str).collect::<Vec<_>>()))
-            .collect();
-        assert_eq!(found, expected);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
 
 /// Returns all volumes, ordered by name, with what is stacked on them. Empty ones, such as a zram device without a size, are
 /// omitted.
-pub(crate) fn scan_volumes(host: &Host, ids: IdKind) -> io::Result<Vec<Device>> {
+pub fn scan_volumes(host: &Host, ids: IdKind) -> io::Result<Vec<Device>> {
     let block = host.sysfs.join("block");
     let mut volumes = Vec::new();
     for entry in fs::read_dir(&block)? {

@@ -2,7 +2,6 @@
 
 use std::{io, path::Path};
 
-use biolat_collect::device::sysfs;
 use biolat_model::{
     device::{Device, MissingLatency, Selection, WITHOUT_THROTTLING},
     shell::quoted,
@@ -52,14 +51,6 @@ pub(super) fn devices(
                 findings.push(Finding::ok("devices.left_out", SUBJECT, text));
             }
         }
-    }
-    if let Ok(stacked) = sysfs::stacked(root)
-        && !stacked.is_empty()
-    {
-        let each: Vec<_> =
-            stacked.iter().map(|(name, below)| format!("{name} ({})", below.join(", "))).collect();
-        let text = format!("measured on the devices below: {}", each.join(", "));
-        findings.push(Finding::ok("devices.stacked", SUBJECT, text));
     }
     Devices { findings, shown: shown.len() }
 }
@@ -150,7 +141,6 @@ mod tests {
                 ("sdb/mq/0/x", ""),
                 ("sdb/diskseq", "4"),
                 ("sdb/queue/iostats", "1"),
-                ("dm-0/slaves/sda", ""),
             ],
         )
     }
@@ -161,7 +151,7 @@ mod tests {
         let everything = Selection::default().with_loops();
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
         assert_eq!(found.shown, 4);
-        let [r#loop, nvme, sda, sdb, stacked] = &found.findings[..] else { panic!("{:?}", found.findings) };
+        let [r#loop, nvme, sda, sdb] = &found.findings[..] else { panic!("{:?}", found.findings) };
         assert_eq!((nvme.id, nvme.subject.as_str(), nvme.verdict), ("device.latencies", "nvme0n1", Fine));
         assert_eq!(
             nvme.text,
@@ -173,8 +163,6 @@ mod tests {
         assert_eq!(r#loop.fix, command(format!("echo 1 > {block}/loop3/queue/iostats")));
         assert_eq!(sda.fix, command(format!("echo 75000 > {block}/sda/queue/wbt_lat_usec")));
         assert!(matches!(&sdb.fix[..], [Fix::Step(step)] if step.contains("CONFIG_BLK_WBT")), "{sdb:?}");
-        assert_eq!((stacked.id, stacked.verdict), ("devices.stacked", Fine));
-        assert_eq!(stacked.text, "measured on the devices below: dm-0 (sda)");
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, false);
         let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
         assert_eq!(found.findings[0].fix, command(wanted), "sudo unless root");
@@ -208,10 +196,11 @@ mod tests {
             let selection = Selection::new(Some(device), None).unwrap();
             let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &selection, &tree.0, true);
             let first = found.findings[0].clone();
-            (found.shown, first.id, first.verdict, found.findings[1].clone())
+            (found.shown, first.id, first.verdict, found.findings.get(1).cloned())
         };
         let (shown, id, verdict, excluded) = select("nvme.*");
         assert_eq!((shown, id, verdict), (1, "device.latencies", Fine));
+        let excluded = excluded.unwrap();
         assert_eq!((excluded.verdict, excluded.text.as_str()), (Fine, "excluded: loop3, sda, sdb"));
         let (shown, id, verdict, _) = select("vda");
         assert_eq!((shown, id, verdict), (0, "devices.none", Note));

@@ -26,6 +26,8 @@ pub(super) struct MapSize {
     pub(super) slot_bytes: u64,
     /// Size of the workload tables.
     pub(super) workload_bytes: u64,
+    /// Size of the counters of volumes, for both roles.
+    pub(super) volume_bytes: u64,
     /// Whether the understudy can be attached, which doubles the size of the counters.
     pub(super) has_understudy: bool,
 }
@@ -33,12 +35,13 @@ pub(super) struct MapSize {
 impl MapSize {
     /// Size of the counters at startup.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.slots) * self.slot_bytes + self.workload_bytes
+        u64::from(self.slots) * self.slot_bytes + self.workload_bytes + self.volume_bytes
     }
 
     /// Size of the counters once the understudy is attached.
     fn max_bytes(&self) -> u64 {
-        self.bytes() * (1 + u64::from(self.has_understudy))
+        let doubled = self.bytes() - self.volume_bytes;
+        self.bytes() + if self.has_understudy { doubled } else { 0 }
     }
 
     /// Size of the maps that hold no counters.
@@ -57,15 +60,17 @@ impl MapSize {
 pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
-    let MapSize { slots, cpus, slot_bytes, workload_bytes, has_understudy } = map_size;
+    let MapSize { slots, cpus, slot_bytes, workload_bytes, volume_bytes, has_understudy } = map_size;
     let bytes = map_size.max_bytes();
-    let counters = map_size.bytes() - workload_bytes;
-    let workloads = match workload_bytes {
-        0 => String::new(),
-        bytes => format!(", and {} for workloads", mib(bytes)),
+    let counters = map_size.bytes() - workload_bytes - volume_bytes;
+    let of = |bytes: u64, what: &str| match bytes {
+        // Less would print as 0.0 MiB.
+        bytes if bytes < 52 << 10 => String::new(),
+        bytes => format!(", and {} for {what}", mib(bytes)),
     };
+    let (workloads, volumes) = (of(workload_bytes, "workloads"), of(volume_bytes, "volumes"));
     let text = format!(
-        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}{}",
+        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}{volumes}{}",
         mib(counters),
         slot_bytes / cpus.max(1),
         if has_understudy { "; twice as much once the second program is attached" } else { "" }
@@ -170,10 +175,22 @@ mod tests {
         BTF_TIMES, MapSize, available, counters, group_limit, limit, locked,
     };
 
-    const WIDE: MapSize =
-        MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888, workload_bytes: 0, has_understudy: false };
-    const SMALL: MapSize =
-        MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0, has_understudy: false };
+    const WIDE: MapSize = MapSize {
+        slots: 48,
+        cpus: 384,
+        slot_bytes: 384 * 5888,
+        workload_bytes: 0,
+        volume_bytes: 0,
+        has_understudy: false,
+    };
+    const SMALL: MapSize = MapSize {
+        slots: 68,
+        cpus: 2,
+        slot_bytes: 6400,
+        workload_bytes: 0,
+        volume_bytes: 0,
+        has_understudy: false,
+    };
     const MIB: u64 = 1 << 20;
 
     /// The figures also appear in README and ARCHITECTURE.
@@ -195,6 +212,11 @@ mod tests {
         assert_eq!(finding.verdict, Fail, "103.5 MiB would be enough for one program");
         let expected = "x 5888 bytes; twice as much once the second program is attached, but only 200.0 MiB are available";
         assert!(finding.text.ends_with(expected), "{finding:?}");
+        // The counters of volumes do not double: they have both programs' from the beginning.
+        let with_volumes = MapSize { volume_bytes: 8 * MIB, ..both };
+        let text = counters(with_volumes, None).text;
+        assert!(text.contains("x 5888 bytes, and 8.0 MiB for volumes; twice as much"), "{text}");
+        assert_eq!(with_volumes.max_bytes() - both.max_bytes(), 8 * MIB);
         // With few series, the peak is at startup. `MARKS` takes 4 KiB per CPU.
         let more_counters = WIDE.bytes() + 6 * MIB - BTF_TIMES * 5_500_000;
         assert_eq!(both.peak(5_500_000) - WIDE.peak(5_500_000), more_counters + 512 * 4096);

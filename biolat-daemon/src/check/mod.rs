@@ -18,6 +18,7 @@ mod probe_load;
 mod process_rights;
 mod rights;
 mod text;
+mod volumes;
 mod workloads;
 
 use std::{
@@ -30,8 +31,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use biolat_collect::{
-    collector::slots_at_start,
-    device::{self, IdKind},
+    collector::{MeasureVolumes, slots_at_start},
+    device::{self, IdKind, scan_volumes},
 };
 use biolat_model::{device::Selection, interval};
 use biolat_probe::{in_whole_chunks, kernel::Kernel, release::Release, slot_bytes};
@@ -48,7 +49,7 @@ use rustix::process::Resource;
 use crate::{
     listen,
     option_values::{EXIT_USAGE, OptionError},
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, VolumesOption, WorkloadsOption},
 };
 use finding::{Finding, Verdict, count};
 use memory::MapSize;
@@ -103,6 +104,9 @@ pub struct CheckOptions {
     pub workloads: WorkloadsOption,
 
     #[command(flatten)]
+    pub volumes: VolumesOption,
+
+    #[command(flatten)]
     pub devices: DeviceOptions,
 
     #[command(flatten)]
@@ -145,6 +149,7 @@ struct Subjects {
     listen: Vec<SocketAddr>,
     web_config: Option<PathBuf>,
     pin: Option<PathBuf>,
+    volumes: MeasureVolumes,
     probe: biolat_probe::Options,
 }
 
@@ -158,6 +163,7 @@ impl Subjects {
             listen: listen.unwrap_or_else(|| vec![listen::DEFAULT]),
             web_config,
             pin: options.pin.folder(),
+            volumes: options.volumes.choice(),
             probe: biolat_probe::Options {
                 slow: Some(interval::SLOW),
                 sizes: options.sizes.is_on(),
@@ -188,14 +194,19 @@ impl Subjects {
         findings.extend(kernel.as_ref().map(|(kernel, _)| kernel::recursion(kernel)));
 
         let knows_cgroups = kernel.as_ref().is_none_or(|(kernel, _)| kernel.has_workloads);
-        let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
+        let ids = ids(kernel.as_ref().map(|(kernel, _)| kernel), known);
+        let devices = self.devices(ids, process.user == 0);
         let refuses_runs = kernel.as_ref().is_some_and(|(kernel, _)| kernel.refuses_runs);
-        let map_size = map_size(devices.shown, &self.probe, refuses_runs)?;
+        let found_volumes =
+            scan_volumes(&self.host, ids).map(|found| self.volumes.shown(&self.selection, found));
+        let volumes = found_volumes.as_ref().map_or(0, Vec::len);
+        let map_size = map_size(devices.shown, volumes, &self.probe, refuses_runs)?;
         let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, btf_bytes)| *btf_bytes));
 
         let rights = rights::capabilities(&process, &program());
         let limit = memory::limit(memory::group_limit(sysfs, procfs), needed);
         let fails = |finding: &Finding| finding.verdict == Verdict::Fail;
+        let mut volumes_loaded = None;
         let loaded = match kernel {
             Some((kernel, _)) if is_supported => {
                 if fails(&rights) {
@@ -203,6 +214,9 @@ impl Subjects {
                 } else if limit.as_ref().is_some_and(fails) {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
+                    if self.volumes != MeasureVolumes::Off {
+                        volumes_loaded = Some(biolat_probe::test_load_volumes(&kernel, &self.host));
+                    }
                     probe_load::tried(biolat_probe::test_load(
                         &kernel,
                         &self.host,
@@ -225,6 +239,7 @@ impl Subjects {
         findings.push(files::open_files(hard_limit(Resource::Nofile)));
 
         findings.extend(devices.findings);
+        findings.extend(volumes::volumes(self.volumes, &found_volumes, volumes_loaded));
         if self.probe.workloads > 0 {
             findings.push(workloads::charged_cgroups(knows_cgroups, sysfs));
             findings.extend(workloads::pods(container_logs));
@@ -247,19 +262,27 @@ impl Subjects {
         Ok(findings)
     }
 
-    fn devices(&self, kernel: Option<&Kernel>, release: Option<Release>, is_root: bool) -> devices::Devices {
-        let has_sequence = match kernel {
-            Some(kernel) => kernel.layout.id_is_sequence != 0,
-            None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
-        };
-        let ids = if has_sequence { IdKind::Diskseq } else { IdKind::Directory };
+    fn devices(&self, ids: IdKind, is_root: bool) -> devices::Devices {
         let root = &self.host.sysfs;
         devices::devices(device::scan(root, ids, |_| None), &self.selection, root, is_root)
     }
 }
 
-/// Returns the size of the probe's maps at startup, with this number of devices.
-fn map_size(devices: usize, options: &biolat_probe::Options, has_understudy: bool) -> Result<MapSize> {
+fn ids(kernel: Option<&Kernel>, release: Option<Release>) -> IdKind {
+    let has_sequence = match kernel {
+        Some(kernel) => kernel.layout.id_is_sequence != 0,
+        None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
+    };
+    if has_sequence { IdKind::Diskseq } else { IdKind::Directory }
+}
+
+/// Returns the size of the probe's maps at startup, with this number of devices and volumes.
+fn map_size(
+    devices: usize,
+    volumes: usize,
+    options: &biolat_probe::Options,
+    has_understudy: bool,
+) -> Result<MapSize> {
     let slot_bytes = slot_bytes(options.sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
     let cpus = biolat_probe::possible_cpus()?;
@@ -267,6 +290,7 @@ fn map_size(devices: usize, options: &biolat_probe::Options, has_understudy: boo
         slots,
         cpus,
         slot_bytes,
+        volume_bytes: volumes as u64 * biolat_probe::volume_bytes(cpus),
         workload_bytes: biolat_probe::workload_bytes(options.workloads, slots, cpus),
         has_understudy,
     })

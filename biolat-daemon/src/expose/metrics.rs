@@ -819,7 +819,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
-        help: "Kernel memory of series and workload counters in bytes, on all CPUs; doubles when the understudy is attached.",
+        help: "Kernel memory of the counters of series, workloads and volumes in bytes, on all CPUs; those of series and workloads double when the understudy is attached.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },

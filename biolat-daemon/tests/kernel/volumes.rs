@@ -7,9 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_probe::{possible_cpus, volume_bytes};
+use serde_json::Value;
+
 use crate::support::{
     block, bpf,
-    daemon::{Daemon, wait_for},
+    daemon::{Daemon, program, wait_for},
     diskstats::{DISCARD, Fields, READ, Stat, WRITE},
     dm::Mapped,
     figures::Figures,
@@ -107,6 +110,29 @@ fn check_counts(kind: &str, volume: &str) {
         assert_eq!(lost(&after.0, "evicted"), 0.0, "{kind}");
     }
     assert!(after.0.histogram("total", volume, "read").is_none(), "{kind}: counted as a drive");
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn check_lists_volumes_and_their_memory() {
+    let one = disk();
+    let mapped = Mapped::create("listed", &format!("0 {SECTORS} linear /dev/{} 0", one.name));
+    let output =
+        Command::new(program()).args(["check", "--json", "--listen", "127.0.0.1:0"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    let listed = findings.iter().find(|finding| finding["id"] == "volumes.measured").unwrap();
+    assert_eq!(listed["verdict"], "ok", "{listed}");
+    let expected = format!("{} (listed, dm on {})", mapped.name, one.name);
+    assert!(listed["text"].as_str().unwrap().contains(&expected), "{listed}");
+
+    let bytes = |volumes| {
+        let daemon =
+            Daemon::start(&["--volumes", volumes, "--device", &format!("{}|{}", one.name, mapped.name)]);
+        daemon.fresh().value("biolat_map_bytes", &[]) as u64
+    };
+    let (with, without) = (bytes("auto"), bytes("off"));
+    assert_eq!(with - without, volume_bytes(possible_cpus().unwrap()), "{with}, {without}");
 }
 
 #[test]
@@ -421,8 +447,7 @@ fn volumes_can_be_switched_off() {
     let daemon = Daemon::start(&["--interval", "200ms", "--volumes", "off"]);
     assert!(!daemon.fresh().has_device(&mapped.name));
     assert_eq!(bpf::volume_links(daemon.pid()), 0);
-    let wrong =
-        Command::new(crate::support::daemon::program()).args(["--volumes", "maybe"]).output().unwrap();
+    let wrong = Command::new(program()).args(["--volumes", "maybe"]).output().unwrap();
     assert!(!wrong.status.success());
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(error.contains("auto, on, off"), "{error}");

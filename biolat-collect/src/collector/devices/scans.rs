@@ -53,17 +53,7 @@ impl Devices {
     pub(in crate::collector) fn begin_volumes(&mut self, choice: MeasureVolumes) -> Result<Vec<Device>> {
         self.measure_volumes = choice;
         let found = scan_volumes(&self.host, self.ids).context("cannot list the volumes")?;
-        Ok(self.shown_volumes(found))
-    }
-
-    fn shown_volumes(&self, mut found: Vec<Device>) -> Vec<Device> {
-        let has_ram_disks = self.measure_volumes == MeasureVolumes::On;
-        let is_shown = |name: &str| {
-            self.selection.shows(name)
-                || has_ram_disks && self.selection.leaves_out(name) && !self.selection.excludes(name)
-        };
-        found.retain(|device| is_shown(&device.name));
-        found
+        Ok(choice.shown(&self.selection, found))
     }
 
     /// Applies the result of a scan, if one has finished.
@@ -73,7 +63,7 @@ impl Devices {
         // After an error, the next collection scans again.
         self.scanned = None;
         self.found_volumes = match volumes.transpose() {
-            Ok(found) => found.map(|found| self.shown_volumes(found)),
+            Ok(found) => found.map(|found| self.measure_volumes.shown(&self.selection, found)),
             Err(error) => {
                 log::warn!("{error:#}");
                 None

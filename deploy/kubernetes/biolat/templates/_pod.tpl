@@ -70,7 +70,8 @@ httpGet:
 {{- $history := min (include "biolat.historyMemory" . | int) (mul $drives 2) -}}
 {{- /* The probe and its understudy, which has counters of its own and is attached at the first run that the kernel refuses. */ -}}
 {{- $programs := 2 -}}
-{{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $programs $slots $slot) -}}
+{{- $volumes := mul .Values.node.volumes (add 64 (mul $cpus 7)) $kib -}}
+{{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $programs $slots $slot) $volumes -}}
 {{- $workloads := include "biolat.workloads" . -}}
 {{- if ne $workloads "off" -}}
 {{- $counters := mul $cpus 512 $kib | min (mul 64 $mib) | max (mul 4 $mib) -}}

@@ -53,12 +53,13 @@ const INVALID_VALUES: [(&str, &str); 30] = [
 ];
 
 /// Values, and the memory limit according to the README's formula.
-const MEMORY: [(&str, &str); 7] = [
-    ("node.cpus=128,node.drives=84", "736Mi"),
-    ("node.cpus=128,node.drives=84,historyMemory=off", "720Mi"),
-    ("node.cpus=128,node.drives=84,historyMemory=64", "784Mi"),
-    ("node.cpus=384,node.drives=21", "640Mi"),
-    ("node.cpus=384,node.drives=21,workloads=off", "496Mi"),
+const MEMORY: [(&str, &str); 8] = [
+    ("node.cpus=384,node.drives=21,node.volumes=0", "640Mi"),
+    ("node.cpus=128,node.drives=84", "752Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=off", "736Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=64", "800Mi"),
+    ("node.cpus=384,node.drives=21", "688Mi"),
+    ("node.cpus=384,node.drives=21,workloads=off", "544Mi"),
     ("node.cpus=2,node.drives=1", "112Mi"),
     ("resources.limits.memory=1Gi", "1Gi"),
 ];
