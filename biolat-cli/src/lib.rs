@@ -8,7 +8,6 @@ mod breakdown;
 mod claims;
 pub mod cli;
 mod findings;
-mod intervals;
 mod json;
 mod now;
 mod open;
@@ -19,7 +18,6 @@ mod past_time;
 mod process_figures;
 mod processes;
 mod progress;
-mod remote;
 mod saved;
 mod sizes;
 mod slow;
@@ -27,10 +25,10 @@ mod slow_line;
 mod source;
 mod stop;
 mod stream;
-mod target;
+#[cfg(test)]
+mod tests;
 mod text;
 mod top;
-mod update;
 mod view;
 mod window;
 mod workloads;
@@ -38,6 +36,7 @@ mod workloads;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, bail};
+use biolat_client::{MAX_OUTAGE, Target};
 use biolat_daemon::{check, option_values::EXIT_USAGE};
 use biolat_model::interval;
 use biolat_system::{log_lines, rights, runtime};
@@ -49,10 +48,8 @@ use cli::{
 };
 use options::{CommonOptions, FileOption, HistogramOptions, RangeOptions, WindowOptions};
 use past::PastCommand;
-use remote::{Document, MAX_OUTAGE};
-use source::{Needs, Source, is_daemon_here, without_daemon};
+use source::{Needs, Source, SourceDocument, is_daemon_here, without_daemon};
 use stop::StopSignals;
-use target::Target;
 use view::{Table, View};
 
 /// Default length of a window.
@@ -259,7 +256,7 @@ async fn past(command: PastCommand<'_>) -> Result<ExitCode> {
 /// Connects to the daemon given by `--host`. Without one, attaches a probe on this host or, if the privileges for that are
 /// missing, connects to this host's daemon. `None` if a signal came first: a daemon can be slow to answer, and a failing drive
 /// can block the start.
-async fn open_source<T: Document>(
+async fn open_source<T: SourceDocument>(
     options: &CommonOptions,
     needs: Needs,
     max_outage: Duration,
@@ -285,35 +282,11 @@ async fn open_source<T: Document>(
     }
 }
 
-/// The output of `biolat hist -P`, `sizes`, `cpus` and `who` for two snapshots.
-#[cfg(test)]
-fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
-    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
-    let numbers = terminal.numbers(false);
-    let window = window::Window::between(before, after);
-    let style = text::TextStyle { terminal, width: 80, numbers, fine: true };
-    let tables = breakdown::Breakdown { phases: Vec::new(), ..everything() };
-    let texts = [every_block(), tables].map(|breakdown| text::window(&window, &breakdown, &style));
-    texts.concat() + &findings::findings(&window, numbers).join("\n")
-}
-
 /// The output of `biolat sizes -j`, `cpus -j` and `who -j` for two snapshots.
 #[cfg(test)]
 fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &everything(), None).unwrap()
-}
-
-/// The output of `biolat slow` for an I/O.
-#[cfg(test)]
-fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
-    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
-    slow_line::line(io, terminal, terminal.numbers(false), usize::MAX)
-}
-
-#[cfg(test)]
-fn every_block() -> breakdown::Breakdown {
-    breakdown::Breakdown { sizes: false, cpus: None, who: false, ..everything() }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
+use biolat_client::{MAX_OUTAGE, Target, Update, fetch};
 use biolat_common::series::Phase;
 use biolat_model::{
     api::ApiSlowLog,
@@ -18,11 +19,8 @@ use super::{
     options::{CommonOptions, HistogramOptions},
     output::write,
     progress::Progress,
-    remote::{MAX_OUTAGE, fetch},
     source::{Needs, Source, is_daemon_here, without_daemon},
     stop::StopSignals,
-    target::Target,
-    update::Update,
     view::View,
     window::Window,
 };
@@ -77,7 +75,7 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
 /// The slow and failed I/Os that a daemon recorded between two snapshots, on the devices shown. They only add to the findings, so an
 /// error means that there are none.
 async fn slow_ios(daemon: Target, options: &CommonOptions, first: &Snapshot, last: &Snapshot) -> Vec<SlowIo> {
-    let log: Option<ApiSlowLog> = fetch(daemon, &options.source).await.ok().flatten();
+    let log: Option<ApiSlowLog> = fetch(daemon, &options.source.credentials()).await.ok().flatten();
     let is_shown = |io: &SlowIo| last.devices.iter().any(|view| view.device.name == io.device);
     let is_within = |io: &SlowIo| io.completed > first.taken && io.completed <= last.taken;
     log.into_iter().flat_map(|log| log.ios.to_vec()).filter(|io| is_within(io) && is_shown(io)).collect()

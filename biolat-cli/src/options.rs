@@ -5,12 +5,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
+use biolat_client::{Credentials, Target};
 use biolat_daemon::shared_options::SeccompOptions;
 use biolat_model::{device::Selection, interval};
 use biolat_system::{host::Host, terminal::Color};
 use clap::{Args, ValueEnum, builder::TypedValueParser, error::ErrorKind};
 
-use super::{past_time::PastTime, target::Target};
+use super::past_time::PastTime;
 
 // The source of the figures, the devices, and the output format: for every command but check and open.
 #[derive(Args, Clone, Debug)]
@@ -85,6 +86,14 @@ impl SourceOptions {
             (host, _) => host,
         };
         Ok(Self { host, ..self })
+    }
+
+    pub fn credentials(&self) -> Credentials {
+        Credentials {
+            user: self.user.clone(),
+            password_file: self.password_file.clone(),
+            ca_file: self.ca_file.clone(),
+        }
     }
 
     fn or(self, before: &Self) -> Self {

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
 use anyhow::{Result, bail};
+use biolat_client::{Endpoint as _, Update};
 use biolat_common::series::Phase;
 use biolat_model::{
     api::ApiSlowLog,
@@ -19,11 +20,9 @@ use tokio::sync::watch;
 use super::{
     cli::SlowCommand,
     output::{closed, write},
-    remote::Endpoint as _,
     slow_line::line,
     source::Source,
     stop::{StopSignals, show_until_stopped},
-    update::Update,
 };
 
 /// Shows I/Os until stopped.

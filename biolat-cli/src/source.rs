@@ -3,21 +3,17 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
+use biolat_client::{Document, PORT, Remote, Target, Update};
 use biolat_collect::{
     collector::{Handle, MeasureVolumes, Settings},
     cpus::CpuNodes,
     device::{self, IdKind},
 };
-use biolat_model::{device::Selection, snapshot::Snapshot, text::format, version};
+use biolat_model::{api::ApiSlowLog, device::Selection, snapshot::Snapshot, text::format, version};
 use biolat_system::rights::{self, Role};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 
-use super::{
-    options::CommonOptions,
-    remote::{Document, Remote},
-    target::{PORT, Target},
-    update::Update,
-};
+use super::options::CommonOptions;
 
 /// The probe's counters are 32 bits wide and wrap, so they are read at least this often, even in long windows.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
@@ -32,6 +28,24 @@ pub(super) struct Needs {
     pub(super) window: Duration,
     /// Threshold for recording I/Os. `None` if they need not be recorded.
     pub(super) slow: Option<Duration>,
+}
+
+/// A document of a daemon that can also be made from a snapshot of this process's own probe.
+pub(super) trait SourceDocument: Document {
+    /// Makes the document of a collector that records I/Os slower than `slow`.
+    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self>;
+}
+
+impl SourceDocument for Snapshot {
+    fn of(snapshot: &Arc<Snapshot>, _: Option<Duration>) -> Arc<Self> {
+        Arc::clone(snapshot)
+    }
+}
+
+impl SourceDocument for ApiSlowLog {
+    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self::of(snapshot, slow))
+    }
 }
 
 /// A source of snapshots.
@@ -61,7 +75,7 @@ struct Own {
     slow: Option<Duration>,
 }
 
-impl<T: Document> Source<T> {
+impl<T: SourceDocument> Source<T> {
     /// Asks a running daemon. Drops all capabilities of the calling thread.
     pub(super) async fn open_remote(
         target: &Target,
@@ -69,7 +83,8 @@ impl<T: Document> Source<T> {
         needs: Needs,
         max_outage: Duration,
     ) -> Result<Self> {
-        let remote: Remote<T> = Remote::open(target.clone(), options, max_outage).await?;
+        let (credentials, selection) = (options.source.credentials(), options.devices.selection()?);
+        let remote: Remote<T> = Remote::open(target.clone(), &credentials, selection, max_outage).await?;
         rights::drop_privileges(Role::Serving, false)?;
         let first = Arc::clone(&remote.first);
         let interval = first.interval().as_secs_f64();
@@ -154,7 +169,7 @@ impl Own {
         Ok(Self { snapshots: collector.snapshots(), collector, slow })
     }
 
-    async fn next<T: Document>(&mut self) -> Result<Arc<T>> {
+    async fn next<T: SourceDocument>(&mut self) -> Result<Arc<T>> {
         loop {
             if self.snapshots.changed().await.is_err() {
                 bail!("the collector has stopped: please report this bug, with its log lines");
@@ -165,11 +180,11 @@ impl Own {
         }
     }
 
-    fn latest<T: Document>(&mut self) -> Option<Arc<T>> {
+    fn latest<T: SourceDocument>(&mut self) -> Option<Arc<T>> {
         self.snapshots.borrow_and_update().as_ref().map(|snapshot| T::of(snapshot, self.slow))
     }
 
-    async fn last<T: Document>(&mut self) -> Option<Arc<T>> {
+    async fn last<T: SourceDocument>(&mut self) -> Option<Arc<T>> {
         self.collector.collect_and_stop().await;
         self.latest()
     }

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
+use biolat_client::Update;
 use biolat_model::{snapshot::Snapshot, text::format};
 use biolat_system::{clock, log_lines, terminal::Highlight};
 use tokio::sync::watch;
@@ -15,7 +16,6 @@ use super::{
     source::Source,
     stop::{StopSignals, show_until_stopped},
     text,
-    update::Update,
     view::View,
     window::Window,
 };

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_client::{Intervals, Target, history};
 use biolat_history::{HistoryLimits, Store, worst::Worst};
 use biolat_model::{
     api::ApiHistory,
@@ -26,15 +27,11 @@ use biolat_system::{
 
 use super::{
     cli::SaveCommand,
-    intervals::Intervals,
     json,
     options::{CommonOptions, RangeOptions, SourceOptions},
     output::{is_closed_pipe, write},
-    remote,
     saved::{self, SavedHead},
-    slow_line,
-    target::Target,
-    text,
+    slow_line, text,
     view::View,
     window::Window,
 };
@@ -92,8 +89,9 @@ async fn show_remote(command: PastCommand<'_>) -> Result<()> {
         range.query(&format!("step={}", range.step(command.every).as_secs_f64()))
     };
     let place = format!("at {target}");
-    let history = remote::history(target, query, command.common, &env::temp_dir()).await;
-    let mut intervals = history.map_err(|error| with_next_step(error, &command.common.source))?;
+    let CommonOptions { source, devices, .. } = command.common;
+    let history = history(target, query, &source.credentials(), devices.selection()?, &env::temp_dir()).await;
+    let mut intervals = history.map_err(|error| with_next_step(error, source))?;
     let mut output = Shown::of(command, range);
     while let Some(interval) = intervals.next().await? {
         output.add(&intervals.head, &place, interval).await?;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
+use biolat_client::{Document, Intervals, fetch, history, select_workloads};
 use biolat_model::{
     api::{ApiHistory, ApiSlowLog},
     device::Selection,
@@ -22,9 +23,7 @@ use tempfile::NamedTempFile;
 use super::{PastRange, missing};
 use crate::{
     cli::SaveCommand,
-    intervals::{Intervals, select_workloads},
     output,
-    remote::{self, Document},
     saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
 };
 
@@ -108,17 +107,18 @@ async fn save<'a>(
     let target = super::daemon(&options.source);
     let now = SystemTime::now();
     let range = PastRange::of(&command.range, false, now)?;
-    let mut snapshot: Option<Snapshot> = remote::fetch(target.clone(), &options.source)
+    let (credentials, selection) = (options.source.credentials(), options.devices.selection()?);
+    let mut snapshot: Option<Snapshot> = fetch(target.clone(), &credentials)
         .await
         .map_err(|error| super::with_next_step(error, &options.source))?;
-    let mut slow: Option<ApiSlowLog> = remote::fetch(target.clone(), &options.source).await?;
-    if let Some(selection) = options.devices.selection()? {
-        snapshot.iter_mut().for_each(|snapshot| select(snapshot, &selection));
+    let mut slow: Option<ApiSlowLog> = fetch(target.clone(), &credentials).await?;
+    if let Some(selection) = &selection {
+        snapshot.iter_mut().for_each(|snapshot| select(snapshot, selection));
         if let Some(log) = &mut slow {
             log.ios = log.ios.iter().filter(|io| selection.shows(&io.device)).cloned().collect();
         }
     }
-    let intervals = remote::history(target, range.query(""), options, folder).await?;
+    let intervals = history(target, range.query(""), &credentials, selection, folder).await?;
     let Intervals { head, .. } = &intervals;
     let mut history = head.clone();
     if range.is_everything() {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_client::{Document, IntervalSink, Intervals, Versions, validate};
 use biolat_model::{
     api::{ApiHistory, ApiSlowLog},
     device::Selection,
@@ -19,10 +20,6 @@ use biolat_system::rights::{self, Role};
 use flate2::read::MultiGzDecoder;
 
 use super::{EndLine, FORMAT, FORMAT_VERSION, FormatLine, HeadLine, STANDARD_STREAM, SavedHead};
-use crate::{
-    intervals::{IntervalSink, Intervals},
-    remote::{Document, Versions, validate},
-};
 
 /// A snapshot or an interval of a thousand devices with four ops each takes 9 MiB. In memory it may be ten times as large.
 const MAX_LINE: usize = 32 << 20;

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_client::Update;
 use biolat_model::{snapshot::Snapshot, text::format::rounded_duration};
 use biolat_system::{log_lines, terminal::Terminal};
 use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
@@ -17,7 +18,7 @@ use super::{
     state::{Action, MAX_COLLECTIONS, Shown, TopState},
     view::TopView,
 };
-use crate::{cli::TopCommand, source::Source, update::Update, window::Window};
+use crate::{cli::TopCommand, source::Source, window::Window};
 
 /// Number of windows in the history column.
 const HISTORY: usize = 60;

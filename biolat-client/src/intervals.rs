@@ -11,14 +11,14 @@ use tokio::{
 const AHEAD: usize = 2;
 
 /// A history that is being read.
-pub(super) struct Intervals<H> {
+pub struct Intervals<H> {
     /// Everything before the intervals.
-    pub(super) head: H,
+    pub head: H,
     intervals: mpsc::Receiver<Result<Period>>,
 }
 
 /// Receives what the thread reads, the head first.
-pub(super) struct IntervalSink<H> {
+pub struct IntervalSink<H> {
     head: Option<oneshot::Sender<Result<H>>>,
     intervals: mpsc::Sender<Result<Period>>,
     selection: Option<Selection>,
@@ -26,7 +26,7 @@ pub(super) struct IntervalSink<H> {
 
 impl<H: Send + 'static> Intervals<H> {
     /// Starts reading and waits for the head. A later error is returned instead of an interval.
-    pub(super) async fn begin(
+    pub async fn begin(
         selection: Option<Selection>,
         read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
@@ -46,18 +46,20 @@ impl<H: Send + 'static> Intervals<H> {
     }
 
     /// The next interval. `None` after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Period>> {
+    pub async fn next(&mut self) -> Result<Option<Period>> {
         self.intervals.recv().await.transpose()
     }
 }
 
 impl<H> IntervalSink<H> {
-    pub(super) fn head(&mut self, head: H) -> Result<()> {
+    /// Delivers the head.
+    pub fn head(&mut self, head: H) -> Result<()> {
         let sender = self.head.take().context("a second head")?;
         sender.send(Ok(head)).map_err(|_| abandoned())
     }
 
-    pub(super) fn interval(&mut self, mut interval: Period) -> Result<()> {
+    /// Delivers an interval, without other devices. Waits until there is room for it.
+    pub fn interval(&mut self, mut interval: Period) -> Result<()> {
         if let Some(selection) = &self.selection {
             interval.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
             interval.devices.retain(|view| selection.shows(&view.device.name));
@@ -69,7 +71,7 @@ impl<H> IntervalSink<H> {
 }
 
 /// Removes the workloads' usage of devices that are not selected.
-pub(super) fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Selection) {
+pub fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Selection) {
     for workload in &mut *workloads {
         workload.usage.retain(|usage| selection.shows(&usage.device));
     }

@@ -1,20 +1,20 @@
 //! The documents that biolat reads from a daemon's API.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 use biolat_model::{
-    api::{ApiHistory, ApiSlowLog},
+    api::{self, ApiHistory, ApiSlowLog},
     device::Selection,
     snapshot::Snapshot,
+    text::sanitize,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::validate;
-use crate::target::PATH;
+use super::{target::PATH, validate};
 
 /// The endpoint of a document.
-pub(crate) trait Endpoint: Send + Sync + 'static {
+pub trait Endpoint: Send + Sync + 'static {
     const PATH: &'static str;
     /// Name in messages.
     const NAME: &'static str;
@@ -23,10 +23,7 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
 }
 
 /// A document that is read as a whole.
-pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
-    /// Makes the document of a local collector that records I/Os slower than `slow`.
-    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self>;
-
+pub trait Document: Endpoint + DeserializeOwned + Serialize {
     /// The daemon's version.
     fn biolat(&self) -> &str;
     /// The host's name.
@@ -60,10 +57,6 @@ impl Endpoint for ApiHistory {
 }
 
 impl Document for Snapshot {
-    fn of(snapshot: &Arc<Snapshot>, _: Option<Duration>) -> Arc<Self> {
-        Arc::clone(snapshot)
-    }
-
     fn biolat(&self) -> &str {
         &self.biolat
     }
@@ -86,10 +79,6 @@ impl Document for Snapshot {
 }
 
 impl Document for ApiSlowLog {
-    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self> {
-        Arc::new(Self::of(snapshot, slow))
-    }
-
     fn biolat(&self) -> &str {
         &self.biolat
     }
@@ -108,6 +97,44 @@ impl Document for ApiSlowLog {
 
     /// Record numbers count the I/Os of all devices, so filtering is left to the reader of the log.
     fn select(&mut self, _: &Selection) {}
+}
+
+/// The fields that every document has.
+#[derive(Deserialize)]
+pub struct Versions {
+    version: u32,
+    biolat: String,
+}
+
+impl Versions {
+    /// Returns an error unless this version of biolat can read the document.
+    pub fn check(&self) -> Result<()> {
+        if self.version != api::VERSION {
+            bail!(
+                "biolat {} there has version {} of the API, but this one reads version {}: use the same version of biolat",
+                sanitize::text(&self.biolat),
+                self.version,
+                api::VERSION
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Reads a document, and returns an error if its figures are impossible.
+pub fn parse<T: Document>(json: &[u8]) -> Result<T> {
+    // Check the version first: another version can have other fields.
+    let versions: Versions =
+        serde_json::from_slice(json).map_err(|error| anyhow!("the answer is not {}: {error}", T::NAME))?;
+    versions.check()?;
+    let document: T = serde_json::from_slice(json).map_err(malformed)?;
+    document.validate()?;
+    Ok(document)
+}
+
+/// Sanitizes the error, which can quote the response.
+pub(super) fn malformed(error: serde_json::Error) -> anyhow::Error {
+    anyhow!("malformed answer: {}", sanitize::text(&error.to_string()))
 }
 
 #[cfg(test)]

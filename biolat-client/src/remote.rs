@@ -1,18 +1,11 @@
 //! A running daemon, here or on another host. A task polls it for new snapshots.
 
-mod client;
-mod document;
-mod history;
-mod history_answer;
-mod tls;
-pub(super) mod validate;
-
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use biolat_model::{device::Selection, snapshot::Snapshot};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -20,40 +13,39 @@ use tokio::{
 };
 
 use super::{
-    options::{CommonOptions, SourceOptions},
+    client::{Client, Fetched},
+    credentials::Credentials,
+    document::Document,
     target::Target,
     update::Update,
 };
-use client::{Client, Fetched};
-
-pub(super) use client::Versions;
-pub(super) use document::{Document, Endpoint};
-pub(super) use history::history;
-
-/// The environment variable for the password.
-const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
 
 /// Time for the first collection of a daemon that was just started.
 const FIRST_COLLECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a daemon that has answered before may be unreachable, for instance while it restarts.
-pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(30);
+pub const MAX_OUTAGE: Duration = Duration::from_secs(30);
 
 /// Timeout of the last request.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A daemon that has answered.
-pub(super) struct Remote<T = Snapshot> {
-    pub(super) first: Arc<T>,
+pub struct Remote<T = Snapshot> {
+    pub first: Arc<T>,
     updates: mpsc::Receiver<Result<Update<T>>>,
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl<T: Document> Remote<T> {
     /// Requests the first snapshot, and starts polling for more.
-    pub(super) async fn open(target: Target, options: &CommonOptions, max_outage: Duration) -> Result<Self> {
-        let client = connectable(target, String::new(), &options.source)?;
-        let mut poll: Poll<T> = Poll { client, selection: options.devices.selection()?, max_outage };
+    pub async fn open(
+        target: Target,
+        credentials: &Credentials,
+        selection: Option<Selection>,
+        max_outage: Duration,
+    ) -> Result<Self> {
+        let client = Client::new(target, String::new(), credentials)?;
+        let mut poll: Poll<T> = Poll { client, selection, max_outage };
         let first = poll.first().await?;
         let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -63,12 +55,12 @@ impl<T: Document> Remote<T> {
     }
 
     /// The next update. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Update<T>> {
+    pub async fn next(&mut self) -> Result<Update<T>> {
         self.updates.recv().await.unwrap_or_else(|| bail!("the polling task has ended"))
     }
 
     /// The latest snapshot, if it is a new one.
-    pub(super) async fn last(&mut self) -> Option<Arc<T>> {
+    pub async fn last(&mut self) -> Option<Arc<T>> {
         drop(self.stop.take());
         let mut latest = None;
         let drained = async {
@@ -84,21 +76,11 @@ impl<T: Document> Remote<T> {
 }
 
 /// Requests the current document. `None` if there is none yet.
-pub(super) async fn fetch<T: Document>(target: Target, options: &SourceOptions) -> Result<Option<T>> {
-    match connectable::<T>(target, String::new(), options)?.fetch().await? {
+pub async fn fetch<T: Document>(target: Target, credentials: &Credentials) -> Result<Option<T>> {
+    match Client::<T>::new(target, String::new(), credentials)?.fetch().await? {
         Fetched::New(document) => Ok(Some(*document)),
         Fetched::Same | Fetched::NotReady(_) => Ok(None),
     }
-}
-
-/// Creates a client, without connecting yet.
-fn connectable<T: Endpoint>(target: Target, query: String, options: &SourceOptions) -> Result<Client<T>> {
-    if options.ca_file.is_some() && !target.tls {
-        bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
-    }
-    let credentials = credentials(&target, options)?;
-    let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
-    Client::new(target, query, credentials, tls)
 }
 
 struct Poll<T> {
@@ -177,29 +159,5 @@ impl<T: Document> Poll<T> {
             snapshot.select(selection);
         }
         Arc::from(snapshot)
-    }
-}
-
-/// User name and password.
-fn credentials(target: &Target, options: &SourceOptions) -> Result<Option<(String, String)>> {
-    let user = options.user.clone().or_else(|| target.user.clone());
-    let password = match &options.password_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            Some(text.lines().next().unwrap_or_default().to_owned())
-        }
-        None => target.password.clone().or_else(|| std::env::var(PASSWORD_VARIABLE).ok()),
-    };
-    match (user, password) {
-        (Some(user), Some(password)) => Ok(Some((user, password))),
-        (Some(user), None) => {
-            bail!("no password for {user}: give it in {PASSWORD_VARIABLE}, or in --password-file FILE")
-        }
-        (None, Some(_)) if options.password_file.is_some() => {
-            bail!("--password-file requires --user NAME")
-        }
-        // The variable may be set for another daemon.
-        (None, _) => Ok(None),
     }
 }

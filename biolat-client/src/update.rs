@@ -5,9 +5,8 @@ use std::sync::Arc;
 use biolat_model::snapshot::Snapshot;
 
 #[derive(Clone, Debug)]
-pub(super) enum Update<T = Snapshot> {
-    /// A new snapshot, or another document of a new collection. Its counters are cumulative: [`Window`](super::window::Window)
-    /// takes the difference of two.
+pub enum Update<T = Snapshot> {
+    /// A new snapshot, or another document of a new collection. Its counters are cumulative.
     Snapshot(Arc<T>),
     /// A failure that is being retried.
     Retrying(String),

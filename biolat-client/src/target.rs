@@ -5,10 +5,10 @@ use std::fmt;
 use hyper::Uri;
 
 /// Path of the snapshot.
-pub(crate) const PATH: &str = "/api/v1/snapshot";
+pub(super) const PATH: &str = "/api/v1/snapshot";
 
 /// Default port of the daemon.
-pub(crate) const PORT: u16 = 9976;
+pub const PORT: u16 = 9976;
 
 /// A running daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Target {
 
 impl Target {
     /// The daemon on this host.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         let (user, password) = (None, None);
         Self { tls: false, host: "localhost".to_owned(), port: PORT, prefix: String::new(), user, password }
     }

@@ -13,11 +13,10 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::{
-    client::{Versions, malformed},
-    document::Endpoint as _,
+    document::{Endpoint as _, Versions, malformed},
+    intervals::IntervalSink,
     validate,
 };
-use crate::intervals::IntervalSink;
 
 /// An interval of a thousand devices with four ops each takes 9 MiB. In memory it may be ten times as large.
 const MAX_INTERVAL: usize = 16 << 20;

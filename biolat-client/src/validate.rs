@@ -43,12 +43,12 @@ pub(super) fn slow_log(log: &ApiSlowLog) -> Result<()> {
 }
 
 /// Rejects impossible histories, without looking at their intervals.
-pub(crate) fn history(history: &ApiHistory) -> Result<()> {
+pub fn history(history: &ApiHistory) -> Result<()> {
     has_interval(history.interval)
 }
 
 /// Rejects impossible intervals.
-pub(crate) fn interval(interval: &Period) -> Result<()> {
+pub fn interval(interval: &Period) -> Result<()> {
     for seconds in
         interval.summary.iter().map(|summary| summary.slowest_seconds).chain([interval.length.as_secs_f64()])
     {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use biolat_model::{api, text::sanitize, version};
+use biolat_model::{text::sanitize, version};
 use flate2::read::GzDecoder;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::{
@@ -34,10 +34,11 @@ use tokio_rustls::{
 };
 
 use super::{
-    document::{Document, Endpoint},
+    credentials::Credentials,
+    document::{Document, Endpoint, parse},
+    target::Target,
     tls,
 };
-use crate::target::Target;
 
 /// Timeout for each of connect, handshake and response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,19 +103,20 @@ impl<T: Document> Client<T> {
 
 impl<T: Endpoint> Client<T> {
     /// Creates a client, without connecting yet.
-    pub(super) fn new(
-        target: Target,
-        query: String,
-        credentials: Option<(String, String)>,
-        tls: Option<ClientConfig>,
-    ) -> Result<Self> {
-        let authorization = credentials.map(|(user, password)| -> Result<_> {
+    pub(super) fn new(target: Target, query: String, credentials: &Credentials) -> Result<Self> {
+        let ca_file = credentials.ca_file.as_deref();
+        if ca_file.is_some() && !target.tls {
+            bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
+        }
+        let login = credentials.login(&target)?;
+        let tls = if target.tls { Some(Arc::new(tls::config(ca_file)?)) } else { None };
+        let authorization = login.map(|(user, password)| -> Result<_> {
             let token = STANDARD.encode(format!("{user}:{password}"));
             let mut value = HeaderValue::try_from(format!("Basic {token}"))?;
             value.set_sensitive(true);
             Ok(value)
         });
-        let (authorization, tls) = (authorization.transpose()?, tls.map(Arc::new));
+        let authorization = authorization.transpose()?;
         Ok(Self { target, authorization, tls, connection: None, query, tag: None, document: PhantomData })
     }
 
@@ -254,33 +256,6 @@ fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-/// The fields that every document has.
-#[derive(serde::Deserialize)]
-pub(crate) struct Versions {
-    version: u32,
-    biolat: String,
-}
-
-impl Versions {
-    /// Returns an error unless this version of biolat can read the document.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.version != api::VERSION {
-            bail!(
-                "biolat {} there has version {} of the API, but this one reads version {}: use the same version of biolat",
-                sanitize::text(&self.biolat),
-                self.version,
-                api::VERSION
-            );
-        }
-        Ok(())
-    }
-}
-
-/// Sanitizes the error, which can quote the response.
-pub(super) fn malformed(error: serde_json::Error) -> anyhow::Error {
-    anyhow!("malformed answer: {}", sanitize::text(&error.to_string()))
-}
-
 fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     let mut unpacked = Vec::new();
     let json = if gzip {
@@ -292,142 +267,15 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     } else {
         body
     };
-    // Check the version first: another version can have other fields.
-    let versions: Versions =
-        serde_json::from_slice(json).map_err(|error| anyhow!("the answer is not {}: {error}", T::NAME))?;
-    versions.check()?;
-    let document: T = serde_json::from_slice(json).map_err(malformed)?;
-    document.validate()?;
-    Ok(document)
+    parse(json)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use biolat_model::{
-        api::ApiSlowLog,
-        device::Group,
-        snapshot::{Inflight, Snapshot},
-    };
-    use biolat_testing::samples;
+    use biolat_model::snapshot::Snapshot;
     use proptest::{collection::vec, prelude::*};
-    use serde_json::{Value, json};
 
     use super::document;
-    use crate::{json_line, slow_line, text_of};
-
-    fn valid() -> Snapshot {
-        let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
-        let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
-        op.errors.insert("medium".into(), 2);
-        op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4), ("gt_1MiB", &[(22, 300)], 0.1)]));
-        let mut device = samples::device("sda", 9.0, vec![op]);
-        device.unseen.insert(Group::Read, 7);
-        device.inflight =
-            Inflight { reads: 1, writes: 2, oldest: Duration::from_secs_f64(31.0), is_exact: true };
-        device.spread.completions = vec![0, 400, 300];
-        let usage = || {
-            ["read", "discard"]
-                .map(|op| samples::usage("sda", op, 3000, 1e-3, if op == "read" { 9e-3 } else { 1.0 }))
-        };
-        let workloads = ["/", "/a/b", "other"].map(|cgroup| samples::workload(cgroup, usage().into()));
-        Snapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
-    }
-
-    /// Reads a response and shows it if it is valid. Nothing may panic or send control characters to the terminal.
-    fn read_and_show(answer: &[u8]) {
-        match document::<Snapshot>(answer, false) {
-            Ok(read) => {
-                for (before, after) in [(&valid(), &read), (&read, &valid()), (&read, &read)] {
-                    let text = text_of(before, after);
-                    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
-                    assert_eq!(json_line(before, after).lines().count(), 1);
-                }
-            }
-            Err(error) => {
-                let error = format!("{error:#}");
-                assert!(!error.contains(char::is_control), "{error:?}");
-            }
-        }
-    }
-
-    /// The same for a log of slow I/Os.
-    fn read_and_show_log(answer: &[u8]) {
-        match document::<ApiSlowLog>(answer, false) {
-            Ok(log) => {
-                let text: String = log.ios.iter().map(slow_line).collect();
-                assert!(!text.contains(char::is_control), "{text:?}");
-            }
-            Err(error) => {
-                let error = format!("{error:#}");
-                assert!(!error.contains(char::is_control), "{error:?}");
-            }
-        }
-    }
-
-    /// Replaces one value within a document.
-    fn mutate(value: &mut Value, place: usize, new: &Value) {
-        let children = match value {
-            Value::Object(members) => members.values_mut().collect::<Vec<_>>(),
-            Value::Array(elements) => elements.iter_mut().collect(),
-            _ => Vec::new(),
-        };
-        let count = children.len();
-        match children.into_iter().nth(place % count.max(1)) {
-            Some(child) => mutate(child, place / count, new),
-            None => *value = new.clone(),
-        }
-    }
-
-    fn any_value() -> impl Strategy<Value = Value> {
-        prop_oneof![
-            any::<u64>().prop_map(|number| json!(number)),
-            any::<i32>().prop_map(|number| json!(number)),
-            any::<f64>().prop_map(|number| json!(number)),
-            any::<String>().prop_map(|text| json!(text)),
-            Just(json!("a\u{1b}[2J\r\n")),
-            Just(json!([[16, 1], [-80, 2], [-80, u64::MAX]])),
-            Just(json!({"a\u{1b}[2J": 3})),
-            Just(Value::Null),
-        ]
-    }
-
-    /// Makes each count as large as possible.
-    fn enlarge_counts(value: &mut Value) {
-        match value {
-            Value::Array(elements) => match &mut elements[..] {
-                // A bucket.
-                [Value::Number(_), count] => enlarge_counts(count),
-                elements => elements.iter_mut().for_each(enlarge_counts),
-            },
-            Value::Object(members) => {
-                members
-                    .iter_mut()
-                    .filter(|(name, _)| *name != "version")
-                    .for_each(|(_, value)| enlarge_counts(value));
-            }
-            Value::Number(number) if number.is_u64() => *value = u64::MAX.into(),
-            _ => {}
-        }
-    }
-
-    #[test]
-    fn sums_saturate() {
-        let mut json = serde_json::to_value(valid()).unwrap();
-        enlarge_counts(&mut json);
-        let json = serde_json::to_vec(&json).unwrap();
-        let read = document::<Snapshot>(&json, false).unwrap();
-        assert_eq!(read.devices[0].series[0].histograms[3].count(), u64::MAX);
-        read_and_show(&json);
-    }
-
-    #[test]
-    fn shows_a_valid_answer() {
-        let json = serde_json::to_vec(&valid()).unwrap();
-        assert_eq!(document::<Snapshot>(&json, false).unwrap(), valid());
-        read_and_show(&json);
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -436,35 +284,6 @@ mod tests {
         fn rejects_arbitrary_bytes(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
             let error = format!("{:#}", document::<Snapshot>(&bytes, gzip).unwrap_err());
             prop_assert!(!error.contains(char::is_control), "{error:?}");
-        }
-
-        #[test]
-        fn survives_changed_bytes(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
-            let mut json = serde_json::to_vec(&valid()).unwrap();
-            for (place, byte) in changes {
-                let place = place.index(json.len());
-                json[place] = byte;
-            }
-            read_and_show(&json);
-        }
-
-        #[test]
-        fn survives_changed_values(changes in vec((any::<usize>(), any_value()), 1..4)) {
-            let mut json = serde_json::to_value(valid()).unwrap();
-            for (place, new) in &changes {
-                mutate(&mut json, *place, new);
-            }
-            read_and_show(&serde_json::to_vec(&json).unwrap());
-        }
-
-        #[test]
-        fn survives_changed_values_of_a_log(changes in vec((any::<usize>(), any_value()), 1..4)) {
-            let log = samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sdb")]);
-            let mut json = serde_json::to_value(log).unwrap();
-            for (place, new) in &changes {
-                mutate(&mut json, *place, new);
-            }
-            read_and_show_log(&serde_json::to_vec(&json).unwrap());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use biolat_model::api::ApiHistory;
+use biolat_model::{api::ApiHistory, device::Selection};
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use hyper::{StatusCode, body::Incoming};
@@ -17,9 +17,11 @@ use tokio::time::timeout;
 
 use super::{
     client::{Client, is_gzip},
-    connectable, history_answer,
+    credentials::Credentials,
+    history_answer,
+    intervals::Intervals,
+    target::Target,
 };
-use crate::{intervals::Intervals, options::CommonOptions, target::Target};
 
 /// Largest response kept in memory. A larger one goes to a temporary file.
 const IN_MEMORY: usize = 16 << 20;
@@ -34,14 +36,15 @@ const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Requests a daemon's history with this query. A response that does not fit in memory is kept in `folder`.
-pub(crate) async fn history(
+pub async fn history(
     target: Target,
     query: String,
-    options: &CommonOptions,
+    credentials: &Credentials,
+    selection: Option<Selection>,
     folder: &Path,
 ) -> Result<Intervals<ApiHistory>> {
     let about = target.to_string();
-    let mut client: Client<ApiHistory> = connectable(target, query, &options.source)?;
+    let mut client: Client<ApiHistory> = Client::new(target, query, credentials)?;
     let mut kept = SpooledTempFile::new_in(IN_MEMORY, folder);
     let (_connection, answer) = client.answer().await?;
     let (head, body) = answer.into_parts();
@@ -51,7 +54,7 @@ pub(crate) async fn history(
     }
     client.keep(body, &mut kept, folder).await?;
     let is_gzip = is_gzip(&head);
-    Intervals::begin(options.devices.selection()?, move |sink| {
+    Intervals::begin(selection, move |sink| {
         let read = if is_gzip {
             history_answer::read(&mut GzDecoder::new(kept), sink)
         } else {
