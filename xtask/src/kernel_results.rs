@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    kernel_sources::digest,
     process::{output, root},
     static_build::Architecture,
 };
@@ -55,6 +56,9 @@ struct KernelResults {
     /// Passed tests by suite.
     passed: BTreeMap<String, BTreeSet<String>>,
     failed: BTreeSet<String>,
+    /// [Digest](digest) of the sources, if all of the results are for the same ones.
+    #[serde(default)]
+    sources: String,
     /// Skipped tests, each with what the kernel or the machine lacks.
     skipped: BTreeMap<String, String>,
 }
@@ -64,7 +68,7 @@ struct KernelResults {
 pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole: bool) -> Result<()> {
     let mut all = read()?;
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
-    add(&mut all, &runs.into_iter().collect::<Vec<_>>(), date.trim(), is_whole);
+    add(&mut all, &runs.into_iter().collect::<Vec<_>>(), date.trim(), &digest()?, is_whole);
     let json = serde_json::to_string_pretty(&all)?;
     fs::write(root().join(FILE), json + "\n").with_context(|| format!("cannot write {FILE}"))?;
     let path = root().join(TABLE.0);
@@ -73,12 +77,20 @@ pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole:
     fs::write(path, format!("{before}{}{after}", table(&all))).context("cannot write the table")
 }
 
+/// Returns the release of a kernel with recorded results for these sources, without failures.
+pub(crate) fn recorded(architecture: Architecture, sources: &str) -> Result<Option<String>> {
+    let all = read()?;
+    let mut of_architecture = all.values().filter(|results| results.architecture == architecture.name);
+    let is_valid = |results: &&KernelResults| results.sources == sources && results.failed.is_empty();
+    Ok(of_architecture.find(is_valid).map(|results| results.release.clone()))
+}
+
 fn read() -> Result<Results> {
     let text = fs::read_to_string(root().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
     serde_json::from_str(&text).with_context(|| format!("cannot parse {FILE}"))
 }
 
-fn add(all: &mut Results, runs: &[&KernelRun], date: &str, is_whole: bool) {
+fn add(all: &mut Results, runs: &[&KernelRun], date: &str, sources: &str, is_whole: bool) {
     let mut replaced = BTreeSet::new();
     for run in runs {
         let series = series(run);
@@ -88,8 +100,12 @@ fn add(all: &mut Results, runs: &[&KernelRun], date: &str, is_whole: bool) {
             *results = KernelResults {
                 release: run.release.clone(),
                 architecture: run.architecture.name.to_owned(),
+                sources: if is_whole { sources.to_owned() } else { String::new() },
                 ..KernelResults::default()
             };
+        }
+        if results.sources != sources {
+            results.sources.clear();
         }
         date.clone_into(&mut results.date);
         results.add(run);
@@ -121,7 +137,7 @@ impl KernelResults {
     }
 
     fn row(&self) -> String {
-        let Self { release, architecture, machines, date, passed, failed, skipped } = self;
+        let Self { release, architecture, machines, date, passed, failed, sources: _, skipped } = self;
         let machines = machines.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let tests = passed.values().map(BTreeSet::len).sum::<usize>();
         let failed = list(failed.iter().map(|test| format!("`{test}`")));
@@ -236,7 +252,7 @@ mod tests {
             run("6.2.0", &tests, &[], &[]),
             run("6.2.0", &["scale::a"], &["scale::b"], &["zones::a", "zones::b"]),
         ];
-        add(&mut all, &runs.each_ref(), "2026-11-23", true);
+        add(&mut all, &runs.each_ref(), "2026-11-23", "a", true);
         assert_eq!(
             rows(&all),
             "| 6.2.0 | amd64 | emulated | 2026-11-23 | 3 | 4 | `scale::b` | `zones::a`, `zones::b`: no such thing |\n\
@@ -249,10 +265,25 @@ mod tests {
     }
 
     #[test]
+    fn results_are_of_the_same_sources_or_of_none() {
+        let mut all = Results::new();
+        let mut sources = |run: &KernelRun, sources: &str, is_whole: bool| {
+            add(&mut all, &[run], "2026-11-22", sources, is_whole);
+            all["6.2"].sources.clone()
+        };
+        let run = run("6.2.1", &["api::a"], &[], &[]);
+        assert_eq!(sources(&run, "a", false), "", "the first run is not whole");
+        assert_eq!(sources(&run, "a", true), "a");
+        assert_eq!(sources(&run, "a", false), "a");
+        assert_eq!(sources(&run, "b", false), "", "some results are of other sources");
+        assert_eq!(sources(&run, "b", true), "b");
+    }
+
+    #[test]
     fn rerun_tests_replace_their_results() {
         let mut all = Results::new();
         let mut add = |run: KernelRun, date: &str, is_whole: bool| {
-            add(&mut all, &[&run], date, is_whole);
+            add(&mut all, &[&run], date, "a", is_whole);
             rows(&all)
         };
         add(run("6.2.1", &["api::a"], &["api::b", "counts::a"], &[]), "2026-11-22", true);

@@ -10,6 +10,7 @@ mod fleet;
 mod folder;
 mod host;
 mod kernel_results;
+mod kernel_sources;
 mod lint;
 mod process;
 mod run;

@@ -187,7 +187,7 @@ const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
 ];
 
 /// Suites that verify that counts and latencies are exact, and that the daemon needs no more rights than documented.
-const EXACTNESS: [&str; 4] = ["drives", "known_latency", "requests", "rights"];
+pub(crate) const EXACTNESS: [&str; 4] = ["drives", "known_latency", "requests", "rights"];
 
 /// Suites that a short run excludes: they take minutes in a guest, and many more on a busy host.
 const LONG: [&str; 1] = ["scale"];

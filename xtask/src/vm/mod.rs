@@ -27,7 +27,7 @@ pub(crate) use machine::DRIVE;
 
 use crate::{
     host::Requirement,
-    kernel_results,
+    kernel_results, kernel_sources,
     process::root,
     static_build::Architecture,
     suites::{self, Extent, Machine, SUITES, Suite},
@@ -72,6 +72,10 @@ pub(crate) struct Matrix {
     /// kept if they are for the same kernel
     #[arg(long)]
     write: bool,
+    /// Do nothing if docs/kernel-tests.json has results for this architecture, without failures, and the sources that they depend
+    /// on have not changed since
+    #[arg(long, conflicts_with_all = ["kernel", "all", "write", "filters"])]
+    unless_recorded: bool,
     /// Number of guests to run at a time (default: three per two CPUs, because guests often wait)
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
@@ -87,6 +91,12 @@ impl Matrix {
             Some(name) => Architecture::named("--arch", name)?,
             None => Architecture::of_host()?,
         };
+        if self.unless_recorded
+            && let Some(release) = kernel_results::recorded(architecture, &kernel_sources::digest()?)?
+        {
+            println!("not run: docs/kernel-tests.json has the results of {release} for the same sources");
+            return Ok(());
+        }
         let missing: Vec<_> = self.needs(architecture).filter_map(Requirement::missing).collect();
         let missing: Vec<_> = missing.into_iter().chain(architecture.missing()).collect();
         if !missing.is_empty() {

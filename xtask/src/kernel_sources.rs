@@ -1,0 +1,60 @@
+//! The sources that the exactness tests of another architecture depend on, as a digest. Results that were recorded with the same
+//! digest are still valid.
+
+use std::{fs, process::Command};
+
+use anyhow::Result;
+use sha2::{Digest as _, Sha256};
+
+use crate::process::{output, root};
+
+/// Everything that may behave differently on another architecture, and the tests that would show it.
+const SOURCES: [&str; 14] = [
+    "Cargo.lock",
+    "biolat-collect",
+    "biolat-common",
+    "biolat-ebpf",
+    "biolat-probe",
+    "biolat-system",
+    "biolat-daemon/tests/kernel/drives.rs",
+    "biolat-daemon/tests/kernel/known_latency.rs",
+    "biolat-daemon/tests/kernel/requests.rs",
+    "biolat-daemon/tests/kernel/rights.rs",
+    "biolat-daemon/tests/kernel/support",
+    "xtask/src/static_build.rs",
+    "xtask/src/suites.rs",
+    "xtask/src/vm",
+];
+
+/// Returns the digest of the sources, with changes that are not committed.
+pub(crate) fn digest() -> Result<String> {
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"];
+    let names = output(Command::new("git").current_dir(root()).args(list).args(SOURCES))?;
+    let mut names: Vec<_> = names.split_terminator('\0').collect();
+    names.sort_unstable();
+    let mut digest = Sha256::new();
+    for name in names {
+        // A deleted file is still listed.
+        let Ok(bytes) = fs::read(root().join(name)) else { continue };
+        digest.update(format!("{name} {}\n", bytes.len()));
+        digest.update(&bytes);
+    }
+    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SOURCES, root};
+    use crate::suites::EXACTNESS;
+
+    #[test]
+    fn sources_exist_and_include_the_tests() {
+        for name in SOURCES {
+            assert!(root().join(name).exists(), "{name}");
+        }
+        for suite in EXACTNESS {
+            let name = format!("biolat-daemon/tests/kernel/{suite}.rs");
+            assert!(SOURCES.contains(&name.as_str()), "{name}");
+        }
+    }
+}
