@@ -4,11 +4,14 @@ use crate::support::{
     block,
     daemon::Daemon,
     diskstats::{DISCARD, FLUSH, READ, WRITE},
+    fio::Report,
     load::{self, DISCARDS, READS, WRITES, ZEROES},
     loop_device::LoopDevice,
+    nbd::Nbd,
     null_blk::NullBlk,
     scsi_debug::ScsiDebug,
     settled::{compare, settled},
+    ublk::Ublk,
 };
 
 /// Runs every op that the device supports, and compares the counts with the disk statistics.
@@ -25,7 +28,7 @@ fn check_drive(name: &str) {
     let can = |attribute| block::number(name, attribute) > 0;
     let (discards, zeroes) = (can("queue/discard_max_bytes"), can("queue/write_zeroes_max_bytes"));
     // Drives support all ops; some software devices do not.
-    let is_software = name.starts_with("nullb") || name.starts_with("loop");
+    let is_software = ["loop", "nbd", "nullb"].iter().any(|driver| name.starts_with(driver));
     assert!(discards && (is_software || zeroes), "{name}");
     assert!(growth.of(DISCARD) >= DISCARDS, "{name}: {:?}", growth.completions);
     if zeroes {
@@ -92,4 +95,31 @@ fn null_blk_with_a_volatile_cache_is_exact() {
 fn loop_device_is_exact() {
     let device = LoopDevice::attach("drives", true);
     check_drive(&device.name);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn nbd_is_exact() {
+    let device = Nbd::with_cache();
+    check_drive(&device.name);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn ublk_is_exact() {
+    let Some(device) = Ublk::start() else { return };
+    check_drive(&device.name);
+}
+
+/// The submitting task finds the completions itself, without an interrupt.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn polled_io_uring_queue_is_exact() {
+    let device = NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2"), ("poll_queues", "2")]);
+    let daemon = Daemon::of(&device.name);
+    let before = settled(&daemon, &device.name);
+    let report = Report::of_io_polling_reads(&device.path(), 2000);
+    let after = settled(&daemon, &device.name);
+    let growth = compare(&device.name, &before, &after);
+    assert_eq!((growth.of(READ), growth.missed), (report.requests(), 0));
 }

@@ -22,6 +22,9 @@ use crate::{
     suites,
 };
 
+/// Drivers that older kernels lack. Tests that need one are skipped there.
+const RECENT: [&str; 1] = ["ublk_drv"];
+
 /// Modules that the guest needs unless they are built in. `init.sh` loads some, and tests load the rest.
 const MODULES: [&str; 33] = [
     "virtio_pci",
@@ -157,6 +160,7 @@ pub(super) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let wanted: BTreeSet<_> = MODULES
         .into_iter()
         .chain(ALGORITHMS)
+        .chain(RECENT)
         .filter_map(|name| by_name.get(&module_name(name)).copied())
         .flat_map(|path| dependencies[path].iter().copied().chain([path]))
         .collect();

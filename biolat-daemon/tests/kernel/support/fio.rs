@@ -25,6 +25,13 @@ impl Report {
         Self::of("fio", &[&polled[..], &["--norandommap", &size]].concat(), device)
     }
 
+    /// Random reads through io_uring's polled queues (`IORING_SETUP_IOPOLL`).
+    pub(crate) fn of_io_polling_reads(device: &Path, count: u32) -> Self {
+        let size = format!("--io_size={}", u64::from(count) * 4096);
+        let polling = ["--bs=4k", "--ioengine=io_uring", "--hipri", "--iodepth=8", "--norandommap"];
+        Self::of("fio", &[&polling[..], &[&size]].concat(), device)
+    }
+
     fn of(program: &str, arguments: &[&str], device: &Path) -> Self {
         let file = format!("--filename={}", device.display());
         let fixed = ["--name=reads", "--rw=randread", "--direct=1", "--output-format=json", &file];

@@ -42,6 +42,7 @@ pub(crate) mod settled;
 pub(crate) mod slow_log;
 pub(crate) mod terminal;
 pub(crate) mod tracing;
+pub(crate) mod ublk;
 pub(crate) mod unprivileged;
 
 use std::{path::PathBuf, process::Command};

@@ -21,11 +21,17 @@ const SET_BLKSIZE: libc::Ioctl = 0xab01;
 const DO_IT: libc::Ioctl = 0xab03;
 const SET_SIZE_BLOCKS: libc::Ioctl = 0xab07;
 const DISCONNECT: libc::Ioctl = 0xab08;
+const SET_FLAGS: libc::Ioctl = 0xab0a;
+
+/// The server has flags, and supports flushes and discards.
+const FLUSHES_AND_DISCARDS: usize = 1 | 1 << 2 | 1 << 5;
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const READ: u32 = 0;
 const WRITE: u32 = 1;
+const FLUSH: u32 = 3;
+const DISCARD: u32 = 4;
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = (256 << 20) / BLOCK;
@@ -40,6 +46,15 @@ impl Nbd {
     /// Attaches device 0 or 1. Its server handles one request at a time, takes at least `latency(bytes)` for each, and returns
     /// zeros for reads.
     pub(crate) fn attach(number: usize, latency: fn(usize) -> Duration) -> Self {
+        Self::connect(number, 0, latency)
+    }
+
+    /// Attaches device 0 with a volatile cache and discards, and no latency of its own.
+    pub(crate) fn with_cache() -> Self {
+        Self::connect(0, FLUSHES_AND_DISCARDS, |_| Duration::ZERO)
+    }
+
+    fn connect(number: usize, flags: usize, latency: fn(usize) -> Duration) -> Self {
         run("modprobe", &["nbd", "nbds_max=2", "max_part=0"]);
         let name = format!("nbd{number}");
         wait_for("the node of the nbd device", || block::path(&name).exists());
@@ -47,6 +62,7 @@ impl Nbd {
         let device = open(&name);
         control(&device, SET_BLKSIZE, BLOCK).unwrap();
         control(&device, SET_SIZE_BLOCKS, BLOCKS).unwrap();
+        control(&device, SET_FLAGS, flags).unwrap();
         let socket: RawFd = drivers.as_raw_fd();
         control(&device, SET_SOCK, usize::try_from(socket).unwrap()).unwrap();
         let server = thread::spawn(move || serve(ours, latency));
@@ -84,7 +100,7 @@ fn control(device: &File, request: libc::Ioctl, argument: usize) -> io::Result<(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Serves reads and writes until the driver disconnects.
+/// Serves requests until the driver disconnects.
 /// <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md#transmission-phase>
 fn serve(mut socket: UnixStream, latency: fn(usize) -> Duration) {
     let mut data = Vec::new();
@@ -93,10 +109,10 @@ fn serve(mut socket: UnixStream, latency: fn(usize) -> Duration) {
         let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
         assert_eq!(number(0), REQUEST_MAGIC);
         let (command, bytes) = (number(4), number(24) as usize);
-        if ![READ, WRITE].contains(&command) {
+        if ![READ, WRITE, FLUSH, DISCARD].contains(&command) {
             return;
         }
-        data.resize(bytes, 0);
+        data.resize(if command == DISCARD { 0 } else { bytes }, 0);
         if command == WRITE {
             socket.read_exact(&mut data).unwrap();
         }
