@@ -9,11 +9,13 @@ local drives = 'namespace_persistentvolumeclaim_device:biolat_device_holder_info
 local nearest = 'namespace_persistentvolumeclaim_device:biolat_device_holder_info:nearest';
 
 local renamed(from, to, expr) = 'label_replace(%s, "%s", "$1", "%s", "(.+)")' % [expr, to, from];
-// Persistent volumes on drives, and on volumes (dm, md). Older daemons measure only drives, and expose no kind.
-local onDrives(matchers) =
-  '(biolat_device_holder_info{%s} and on (%s) biolat_device_info{kind=~"drive|"})' % [matchers, device];
-local onVolumes(matchers) =
-  '(biolat_device_holder_info{%s} and on (%s) biolat_device_info{kind!~"drive|"})' % [matchers, device];
+// Persistent volumes on drives, and on volumes (dm, md). Older daemons measure only drives, and expose no kind. The paths of a
+// dm-multipath device are left out, because the multipath device is a drive itself.
+local onDrives =
+  '((biolat_device_holder_info{kind="persistent_volume"} and on (%s) biolat_device_info{kind=~"drive|"}) unless on (%s) biolat_path_info{device!~"nvme.+"})'
+  % [device, device];
+local onVolumes =
+  '(biolat_device_holder_info{kind="persistent_volume", depth="1"} and on (%s) biolat_device_info{kind!~"drive|"})' % device;
 
 // Only kube-state-metrics knows the claim of a volume.
 local withClaim(holders) =
@@ -78,13 +80,9 @@ function(histograms, config) {
       record: drives,
       comment:: |||
         The drives of each claim. Only kube-state-metrics knows the claim of a volume; there is none without it, or without
-        biolat_device_holder_info{kind="persistent_volume"}. Of a stack that is measured at several levels, such as multipath,
-        only the nearest level counts.
+        biolat_device_holder_info{kind="persistent_volume"}.
       |||,
-      expr: withClaim('%s or on (cluster, instance, name) %s' % [
-        onDrives('kind="persistent_volume", depth="1"'),
-        onDrives('kind="persistent_volume"'),
-      ]),
+      expr: withClaim(onDrives),
     },
     {
       record: nearest,
@@ -96,7 +94,7 @@ function(histograms, config) {
           or on (cluster, instance, persistentvolume)
         %(drives)s
       ||| % {
-        volumes: std.rstripChars(withClaim(onVolumes('kind="persistent_volume", depth="1"')), '\n'),
+        volumes: std.rstripChars(withClaim(onVolumes), '\n'),
         drives: drives,
       },
     },
