@@ -168,8 +168,9 @@ mod tests {
                 // Unknown values are ignored here.
                 let is_workload = members.contains_key("cgroup");
                 members.retain(|name, _| name != "throttling" && !(is_workload && name == "kind"));
-                let has_names =
-                    |(name, _): &(&String, &mut Value)| matches!(name.as_str(), "errors" | "lost");
+                let has_names = |(name, _): &(&String, &mut Value)| {
+                    matches!(name.as_str(), "errors" | "lost" | "nvme_events")
+                };
                 let named =
                     members.iter_mut().filter(has_names).filter_map(|(_, counts)| counts.as_object_mut());
                 let added = named.map(|counts| counts.insert(EVIL.to_owned(), 1.into())).count();
@@ -203,8 +204,9 @@ mod tests {
         device.device.stack = [Holder { device: holder(), kind: holder(), name: holder(), depth: 1 }].into();
         let [of, transport, address, state] = Default::default();
         device.device.path = Some(MultipathPath { of, transport, address, state });
-        // Per device with an op: 10 texts, a holder, one stack entry, a path; the op, a band and its errors.
-        let of_device = 10 + 1 + 3 + 4 + 1 + 1 + 1;
+        device.nvme_events = [("retry".into(), 1)].into();
+        // Per device with an op: 10 texts, a holder, one stack entry, a path, an event; the op, a band and its errors.
+        let of_device = 10 + 1 + 3 + 4 + 1 + 1 + 1 + 1;
         let workloads = vec![samples::workload("/", vec![samples::usage("sda", "read", 1, 0.0, 0.0)])];
         let snapshot = samples::snapshot(1.0, vec![device]);
         let snapshot = Snapshot { workloads: Some(workloads), ..snapshot };

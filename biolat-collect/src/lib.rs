@@ -7,4 +7,5 @@ pub mod cpus;
 pub mod device;
 pub mod pins;
 pub mod processes;
+mod resettable;
 pub mod scrapes;

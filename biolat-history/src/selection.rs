@@ -101,6 +101,7 @@ impl Selection {
             unseen: missed.filter(|(_, missed)| *missed > 0).collect(),
             inflight: delta.inflight,
             spread: CpuSpread::default(),
+            nvme_events: BTreeMap::new(),
         })
     }
 

@@ -136,6 +136,9 @@ pub struct DeviceView {
     /// Distribution of its completions over the CPUs.
     #[serde(flatten)]
     pub spread: CpuSpread,
+    /// Events that the NVMe driver has counted, by name; empty if the kernel counts none.
+    #[serde(default, deserialize_with = "sanitize::deserialize", skip_serializing_if = "BTreeMap::is_empty")]
+    pub nvme_events: BTreeMap<Name, u64>,
 }
 
 impl Default for DeviceView {
@@ -149,6 +152,7 @@ impl Default for DeviceView {
             unseen: BTreeMap::new(),
             inflight: Inflight::default(),
             spread: CpuSpread::default(),
+            nvme_events: BTreeMap::new(),
         }
     }
 }

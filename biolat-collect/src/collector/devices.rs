@@ -19,8 +19,16 @@ use biolat_model::{
 };
 use biolat_system::host::Host;
 
-use super::{audit::Audit, spread::Spread, state::record::DeviceRecord, volumes::MeasureVolumes};
-use crate::device::IdKind;
+use super::{
+    audit::Audit,
+    spread::Spread,
+    state::record::{DeviceRecord, NvmeEventRecord},
+    volumes::MeasureVolumes,
+};
+use crate::{
+    device::{IdKind, nvme_events::NvmeEvents},
+    resettable::ResettableCounter,
+};
 
 /// Start time and result of a scan: drives and, if they are measured, volumes.
 type ScanResult = (Instant, Result<Vec<Device>>, Option<Result<Vec<Device>>>);
@@ -65,6 +73,7 @@ pub(super) struct KnownDevice {
     /// Whether the kernel records when I/O is submitted, judging by the latest I/Os.
     pub(super) has_submission_times: bool,
     pub(super) spread: Spread,
+    nvme_events: NvmeEvents,
 }
 
 impl Devices {
@@ -146,6 +155,15 @@ impl KnownDevice {
             has_dispatch_times: self.has_dispatch_times,
             has_submission_times: self.has_submission_times,
             audit: self.audit.as_ref().map(Audit::to_record),
+            nvme_events: self
+                .nvme_events
+                .counters()
+                .map(|(name, ResettableCounter { last, growth })| NvmeEventRecord {
+                    name: name.to_owned(),
+                    last,
+                    growth,
+                })
+                .collect(),
         }
     }
 
@@ -156,5 +174,8 @@ impl KnownDevice {
         self.has_submission_times = kept.has_submission_times;
         self.audit = kept.audit.as_ref().and_then(Audit::from_record);
         self.was_quiet = kept.was_quiet && self.audit.is_some();
+        self.nvme_events = NvmeEvents::from_counters(kept.nvme_events.iter().map(
+            |&NvmeEventRecord { ref name, last, growth }| (name.as_str(), ResettableCounter { last, growth }),
+        ));
     }
 }

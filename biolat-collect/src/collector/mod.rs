@@ -138,7 +138,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
-        self.volumes.read(&self.host);
+        self.volumes.read(&self.host, &mut self.sysfs);
         self.slow.complete(
             &mut self.probe,
             &self.host,

@@ -20,8 +20,11 @@ use biolat_model::{
 use biolat_probe::{VolumeLosses, VolumeProbe};
 use biolat_system::host::Host;
 
-use super::totals::errors_by_name;
-use crate::device::diskstats::DiskStats;
+use super::{sysfs_thread::SysfsThread, totals::errors_by_name};
+use crate::device::{
+    diskstats::DiskStats,
+    nvme_events::{self, NvmeEvent, NvmeEvents},
+};
 use head::HeadTotals;
 
 /// Number of I/Os in the disk statistics after which a volume without a single counted I/O is one that cannot be measured.
@@ -61,6 +64,7 @@ struct KnownVolume {
     /// I/Os that had started when the measurement began, according to the disk statistics. `None` if it has none.
     started_before: Option<u64>,
     figures: Figures,
+    nvme_events: NvmeEvents,
 }
 
 enum Figures {
@@ -164,7 +168,13 @@ impl Volumes {
                     Figures::None
                 }
             };
-            let known = KnownVolume { since: SystemTime::now(), started_before, figures, device };
+            let known = KnownVolume {
+                since: SystemTime::now(),
+                started_before,
+                figures,
+                nvme_events: NvmeEvents::default(),
+                device,
+            };
             self.known.insert(known.device.id, known);
         }
     }
@@ -175,7 +185,8 @@ impl Volumes {
     }
 
     /// Reads the counters. A volume whose counters cannot be read is begun again by the next scan.
-    pub(super) fn read(&mut self, host: &Host) {
+    pub(super) fn read(&mut self, host: &Host, sysfs: &mut SysfsThread) {
+        self.read_nvme_events(host, sysfs);
         let Some(probe) = &mut self.probe else { return };
         for (&id, known) in &mut self.known {
             let Figures::OfBios(groups) = &mut known.figures else { continue };
@@ -198,6 +209,29 @@ impl Volumes {
                 );
                 stop(probe, id);
                 known.figures = Figures::Silent;
+            }
+        }
+    }
+
+    fn read_nvme_events(&mut self, host: &Host, sysfs: &mut SysfsThread) {
+        let wanted = |(&id, known): (&u64, &KnownVolume)| {
+            let events = known.nvme_events.to_read(&known.device);
+            (!events.is_empty()).then(|| (id, known.device.name.clone(), events))
+        };
+        let heads: Vec<_> = self.known.iter().filter_map(wanted).collect();
+        if heads.is_empty() {
+            return;
+        }
+        let root = host.sysfs.clone();
+        let read = move || {
+            let counts = |(id, name, events): (u64, String, Vec<NvmeEvent>)| {
+                (id, nvme_events::read(&root, &name, &events))
+            };
+            heads.into_iter().map(counts).collect::<Vec<_>>()
+        };
+        for (id, events) in sysfs.read(read).unwrap_or_default() {
+            if let Some(known) = self.known.get_mut(&id) {
+                known.nvme_events.update(&events);
             }
         }
     }
@@ -258,6 +292,7 @@ impl KnownVolume {
             since: self.since,
             phases: [false, false, false, true],
             series,
+            nvme_events: self.nvme_events.view(),
             ..DeviceView::default()
         })
     }

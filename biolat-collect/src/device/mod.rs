@@ -4,6 +4,7 @@
 pub mod diskstats;
 mod mount_points;
 mod mounts;
+pub(crate) mod nvme_events;
 pub mod paths;
 mod scan;
 mod stack;

@@ -640,6 +640,22 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_nvme_events_total",
+        labels: &["device", "event"],
+        help: "Events that the NVMe driver has counted since biolat first saw the device, on kernels that count them. An event \
+               appears with the first one. failover: I/Os that left this path for another. requeue_without_path, \
+               failure_without_path: I/Os of a multipath device that waited or failed because no path could take them. retry, \
+               error: commands of the device. reset, reconnect: of its controller; reconnect counts attempts.",
+        samples: Samples::Counter(|snapshot, add| {
+            for DeviceView { device, nvme_events, since, .. } in &snapshot.devices {
+                for (event, &count) in nvme_events.iter().filter(|&(_, &count)| count > 0) {
+                    add(&[&device.name, event], count as f64, *since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
         help: "0 if the kernel does not record the timestamps for this latency, otherwise absent. total needs queue/iostats; \

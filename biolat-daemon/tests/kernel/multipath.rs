@@ -129,6 +129,65 @@ fn path_loses_access_under_load() {
     );
 }
 
+/// The kernel's counts of failovers and reconnects, in sysfs files that root can reset.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn nvme_events_grow_on_failover() {
+    const FAILOVERS: &str = "diag/multipath_failover_count";
+    let device = TwoPaths::connect();
+    let [_, path] = &device.paths;
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
+    daemon.fresh();
+    let events = |event: &str| nvme_events(&daemon, path, event);
+    let requeues = || nvme_events(&daemon, &device.head, "requeue_without_path");
+    if block::attribute(path, FAILOVERS).is_empty() {
+        assert!(daemon.fresh().metrics("biolat_nvme_events_total", &[]).is_empty());
+        println!("this kernel does not count NVMe events");
+        return;
+    }
+    let kernel = |file: &str| block::number(path, file);
+    let in_flight = || Stat::of(path).in_flight() >= 4;
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        scope.spawn(|| read_and_write(&block::path(&device.head), &stop));
+        wait_for("requests in flight", in_flight);
+        device.disconnect_second();
+        wait_for("the failover", || kernel(FAILOVERS) > 0);
+        device.reconnect_second();
+        wait_for("the path to be live", || label(&daemon.fresh(), path, "state") == "live");
+        wait_for_completions(path, 50);
+        let failovers = kernel(FAILOVERS);
+        assert_eq!(events("failover"), failovers);
+        assert_eq!(events("reconnect"), kernel("device/diag/reconnect_count"));
+        assert!(events("reconnect") > 0 && events("reset") == kernel("device/diag/reset_count"));
+
+        block::set_attribute(path, FAILOVERS, "0");
+        assert_eq!((kernel(FAILOVERS), events("failover")), (0, failovers));
+        wait_for("requests in flight", in_flight);
+        device.disconnect_second();
+        wait_for("another failover", || kernel(FAILOVERS) > 0);
+        device.reconnect_second();
+        wait_for("the path to be live", || label(&daemon.fresh(), path, "state") == "live");
+        assert_eq!(events("failover"), failovers + kernel(FAILOVERS));
+
+        // Both paths lose their access, so I/O waits without one.
+        assert_eq!(requeues(), 0);
+        device.set_access("inaccessible");
+        wait_for("I/O without a path", || requeues() > 0);
+        device.set_access("optimized");
+        wait_for("the paths to be live", || label(&daemon.fresh(), path, "state") == "live");
+    });
+    assert_eq!(requeues(), block::number(&device.head, "diag/io_requeue_no_usable_path_count"));
+}
+
+/// Returns how many of these events the daemon has counted.
+fn nvme_events(daemon: &Daemon, device: &str, event: &str) -> u64 {
+    let figures = daemon.fresh();
+    let found = figures.metrics("biolat_nvme_events_total", &[("device", device), ("event", event)]);
+    found.first().map_or(0, |metric| metric.counter.as_ref().unwrap().value as u64)
+}
+
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn dm_multipath_path_goes_offline() {

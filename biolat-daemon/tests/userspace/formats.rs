@@ -164,6 +164,7 @@ fn snapshot() -> Snapshot {
                 largest_share: Some(0.5625),
                 off_node_share: None,
             },
+            nvme_events: [("failover".into(), 6), ("retry".into(), 0)].into(),
         }],
         workloads: Some(vec![workload("/", 4), workload("/system.slice/a.service", 6)]),
         lost: [("iostats_off".into(), 17), ("no_room".into(), 0)].into(),

@@ -125,6 +125,7 @@ fn device() -> impl Strategy<Value = DeviceView> {
                 largest_share: Some(0.5625),
                 off_node_share: None,
             },
+            nvme_events: [("reset".into(), missed[2].into())].into(),
         },
     )
 }

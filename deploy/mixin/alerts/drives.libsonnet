@@ -309,7 +309,9 @@ function(config) {
     {
       alert: 'BlockPathDown',
       comment:: |||
-        The number of live paths of a multipath device that had more in the last hour, or that has a path that is down.
+        The number of live paths of a multipath device that had more in the last hour, that has a path that is down, or that
+        has an NVMe path whose controller was reset more than twice in half an hour, even if no scrape has seen it down: it is
+        reset each time that it loses its connection.
         With active/passive storage, the paths through the other controller are always inaccessible, so that state does not
         count. The kernel removes a path that stays away. A device that lost all its paths at once was detached.
       |||,
@@ -319,6 +321,14 @@ function(config) {
         or
         sum by (cluster, instance, path_of) (biolat_path_info{state="live"} or 0 * biolat_path_info)
           and on (cluster, instance, path_of) biolat_path_info{state!~"live|unknown|inaccessible|change"}
+        or
+        sum by (cluster, instance, path_of) (biolat_path_info{state="live"} or 0 * biolat_path_info)
+          and on (cluster, instance, path_of)
+          max by (cluster, instance, path_of) (
+            increase(biolat_nvme_events_total{event="reset"}[30m])
+              * on (cluster, instance, device) group_left (path_of)
+            max by (cluster, instance, device, path_of) (biolat_path_info)
+          ) > 2
       |||,
       'for': '1m',
       labels: { severity: 'warning' },

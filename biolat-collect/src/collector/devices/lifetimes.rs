@@ -17,6 +17,7 @@ use super::{
     },
     Devices, GONE_DEVICES, KnownDevice,
 };
+use crate::device::nvme_events::NvmeEvents;
 
 /// How long a device may be missing from sysfs after the probe has seen it.
 const UNRESOLVED_TIMEOUT: Duration = Duration::from_secs(2);
@@ -136,6 +137,7 @@ impl Devices {
                 has_dispatch_times: device.throttling == Throttling::SetUp,
                 has_submission_times: probe.kernel.records_submission(),
                 spread: Spread::of(store.completions(device.id)),
+                nvme_events: NvmeEvents::default(),
                 device,
             };
             if let Some(place) = self.kept.iter().position(|kept| kept.id == known.device.id) {

@@ -15,7 +15,11 @@ use super::{
     super::{series_store::SeriesStore, sysfs_thread::SysfsThread, volumes::MeasureVolumes},
     Devices, KnownDevice,
 };
-use crate::device::{diskstats::DiskStats, paths, scan_volumes, scan_with_stacks, sysfs};
+use crate::device::{
+    diskstats::DiskStats,
+    nvme_events::{self, NvmeEvent},
+    paths, scan_volumes, scan_with_stacks, sysfs,
+};
 
 /// Interval between scans when there are no uevents.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
@@ -94,24 +98,27 @@ impl Devices {
     }
 
     fn read_attributes(&mut self, thread: &mut SysfsThread) {
-        let devices: Vec<_> = self
-            .shown()
-            .map(|(id, known)| (id, known.device.name.clone(), known.device.path.is_some()))
-            .collect();
+        let wanted = |(id, known): (u64, &KnownDevice)| {
+            let KnownDevice { device, nvme_events, .. } = known;
+            (id, device.name.clone(), device.path.is_some(), nvme_events.to_read(device))
+        };
+        let devices: Vec<_> = self.shown().map(wanted).collect();
         let root = self.host.sysfs.clone();
         let read = move || {
-            let attributes = |(id, name, is_path): (u64, String, bool)| {
+            let attributes = |(id, name, is_path, events): (u64, String, bool, Vec<NvmeEvent>)| {
                 let state = is_path.then(|| paths::state(&root, &name));
-                (id, sysfs::iostats_enabled(&root, &name).ok(), state)
+                let events = nvme_events::read(&root, &name, &events);
+                (id, sysfs::iostats_enabled(&root, &name).ok(), state, events)
             };
             devices.into_iter().map(attributes).collect::<Vec<_>>()
         };
-        for (id, iostats, state) in thread.read(read).unwrap_or_default() {
-            let Some(KnownDevice { device, .. }) = self.known.get_mut(&id) else { continue };
+        for (id, iostats, state, events) in thread.read(read).unwrap_or_default() {
+            let Some(KnownDevice { device, nvme_events, .. }) = self.known.get_mut(&id) else { continue };
             device.iostats = iostats.unwrap_or(device.iostats);
             if let (Some(path), Some(state)) = (&mut device.path, state) {
                 path.state = state;
             }
+            nvme_events.update(&events);
         }
     }
 }

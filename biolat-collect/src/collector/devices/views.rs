@@ -43,6 +43,7 @@ impl KnownDevice {
             unseen: self.audit.iter().flat_map(Audit::missed).collect(),
             inflight,
             spread: self.spread.view(self.device.numa_node, cpu_nodes),
+            nvme_events: self.nvme_events.view(),
         }
     }
 }

@@ -200,6 +200,18 @@ pub(in crate::collector) struct DeviceRecord {
     pub has_submission_times: bool,
     #[prost(message, optional, tag = "8")]
     pub audit: Option<AuditRecord>,
+    #[prost(message, repeated, tag = "9")]
+    pub nvme_events: Vec<NvmeEventRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collector) struct NvmeEventRecord {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub last: u64,
+    #[prost(uint64, tag = "3")]
+    pub growth: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

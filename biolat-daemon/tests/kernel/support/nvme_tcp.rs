@@ -71,7 +71,14 @@ impl TwoPaths {
 
     /// Sets the ANA state of the second path.
     pub(crate) fn set_access_of_second(&self, access: &str) {
-        fs::write(self.target.ports[1].join("ana_groups/1/ana_state"), access).unwrap();
+        self.target.set_access(1, access);
+    }
+
+    /// Sets the ANA state of both paths.
+    pub(crate) fn set_access(&self, access: &str) {
+        for port in 0..SERVICES.len() {
+            self.target.set_access(port, access);
+        }
     }
 }
 
@@ -106,6 +113,10 @@ impl Target {
             symlink(&target.subsystem, target.link(number)).unwrap();
         }
         target
+    }
+
+    fn set_access(&self, port: usize, access: &str) {
+        fs::write(self.ports[port].join("ana_groups/1/ana_state"), access).unwrap();
     }
 
     /// Returns the path of the symlink that exports the subsystem through a port.

@@ -53,6 +53,7 @@ fn everything() -> Value {
             largest_share: Some(0.0),
             off_node_share: Some(0.0),
         },
+        nvme_events: [("{event}".into(), 1)].into(),
         ..DeviceView::default()
     };
     let usage = WorkloadUsage { latency: histogram().into(), ..WorkloadUsage::default() };
