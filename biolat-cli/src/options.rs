@@ -171,6 +171,7 @@ impl MachineOptions {
             node_name: None,
             sysfs: self.sysfs.clone(),
             procfs: self.procfs.clone(),
+            cgroupfs: None,
             container_logs: self.container_logs.clone(),
         }
     }
@@ -266,8 +267,8 @@ pub struct HistogramOptions {
     /// Admission, queue, device and total latency side by side
     ///
     /// Admission is the wait before a request exists: for writeback throttling, io.cost, io.latency, or a free tag. It is not
-    /// part of the total, and some kernels do not record it. Since Linux 5.18 no latency includes a wait for io.max: see the
-    /// cgroup's io.pressure and io.stat.
+    /// part of the total, and some kernels do not record it. Since Linux 5.18 no latency includes a wait for io.max; with
+    /// cgroup v2, the findings name workloads that wait for it.
     #[arg(short = 'P', long)]
     pub phases: bool,
 

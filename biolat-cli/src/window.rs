@@ -18,7 +18,7 @@ use biolat_model::{
 
 use super::{
     sizes::SizeWindow,
-    workloads::{self, WorkloadWindow},
+    workloads::{self, CgroupWindow, WorkloadWindow},
 };
 
 /// The I/O between two snapshots.
@@ -34,6 +34,8 @@ pub(super) struct Window {
     pub(super) devices: Vec<DeviceWindow>,
     /// The volumes. Their I/Os are also counted on the drives below.
     pub(super) volumes: Vec<DeviceWindow>,
+    /// The workloads, on all devices; empty for a history.
+    pub(super) cgroups: Vec<CgroupWindow>,
     /// Names of devices that were removed during the window; their I/O in it is unknown.
     pub(super) gone: Vec<String>,
     /// Lost completions of all devices by reason, without zeros.
@@ -116,6 +118,8 @@ impl Window {
         let had = before.workloads.as_deref().unwrap_or_default();
         let workloads =
             after.workloads.as_ref().map(|workloads| workloads::by_device(had, workloads, &continued));
+        let had = if restarted { &[] } else { had };
+        let cgroups = workloads::by_cgroup(had, after.workloads.as_deref().unwrap_or_default());
         let is_there = |had: &DeviceView| after.devices.iter().any(|view| is_same(view, had));
         let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
         let lost = if restarted { &BTreeMap::new() } else { &before.lost };
@@ -127,6 +131,7 @@ impl Window {
             restarted,
             devices: since(counted, after.drives(), workloads),
             volumes: since(counted, after.volumes(), None),
+            cgroups,
             gone: gone.map(|view| view.device.name.clone()).collect(),
             lost: grown(lost, &after.lost),
             failures: after.health.failures.saturating_sub(failures),
@@ -145,6 +150,7 @@ impl Window {
                 period.workloads.as_deref(),
             ),
             volumes: from_zero(period.devices.iter().filter(|view| view.device.is_volume()), None),
+            cgroups: Vec::new(),
             gone: Vec::new(),
             lost: period.lost.clone(),
             failures: period.failures,

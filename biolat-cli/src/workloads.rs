@@ -132,6 +132,49 @@ pub(super) fn by_device<'a>(
     devices
 }
 
+/// One cgroup on all devices, shown or not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CgroupWindow {
+    /// Path of the cgroup.
+    pub(super) cgroup: String,
+    /// Display name.
+    pub(super) name: String,
+    /// Sum of all requests' time in queue and device.
+    pub(super) request_seconds: f64,
+    /// Total latencies of reads and writes.
+    pub(super) reads_and_writes: BandHistogram,
+    /// Time with at least one task stalled on I/O. `None` if unknown.
+    pub(super) stalled_seconds: Option<f64>,
+    /// Whether `io.max` limits it.
+    pub(super) has_limit: bool,
+}
+
+/// The growth since `before`, by cgroup.
+pub(super) fn by_cgroup(before: &[WorkloadView], after: &[WorkloadView]) -> Vec<CgroupWindow> {
+    let before: HashMap<_, _> = before.iter().map(|workload| (workload.cgroup.as_str(), workload)).collect();
+    let cgroup = |workload: &WorkloadView| {
+        let before = before.get(workload.cgroup.as_str()).filter(|before| before.since == workload.since);
+        let had = before.map(|before| by_series(&before.usage)).unwrap_or_default();
+        let WorkloadWindow { cgroup, name, .. } = WorkloadWindow::new(workload);
+        let mut window = CgroupWindow { cgroup, name, ..CgroupWindow::default() };
+        for ((device, op), has) in by_series(&workload.usage) {
+            let figures = has.since(had.get(&(device, op)));
+            window.request_seconds += figures.total_seconds();
+            if matches!(op, "read" | "write") {
+                window.reads_and_writes.add(&figures.total);
+            }
+        }
+        // A figure that is new has counted from zero.
+        if let Some(stalled) = workload.stalled {
+            let had = before.and_then(|before| before.stalled).unwrap_or_default();
+            window.stalled_seconds = Some(stalled.some.saturating_sub(had.some).as_secs_f64());
+            window.has_limit = stalled.has_limit;
+        }
+        window
+    };
+    after.iter().map(cgroup).collect()
+}
+
 /// Sums by device and op. A device that was replaced may still be listed under the same name.
 fn by_series(usage: &[WorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures> {
     let mut series: BTreeMap<_, WorkloadFigures> = BTreeMap::new();

@@ -91,6 +91,12 @@ fn devices(devices: &[DeviceView]) -> Result<()> {
 }
 
 fn workloads(workloads: Option<&[WorkloadView]>) -> Result<()> {
+    for stalled in workloads.into_iter().flatten().filter_map(|workload| workload.stalled) {
+        let seconds = stalled.some.max(stalled.full).as_secs_f64();
+        if seconds > CENTURY {
+            bail!("malformed answer: a workload was stalled for {seconds:e} s");
+        }
+    }
     for usage in workloads.into_iter().flatten().flat_map(|workload| &workload.usage) {
         has_known_buckets(usage.latency.at_most_schema_1())?;
         for seconds in [usage.queue_seconds(), usage.device_seconds()] {
@@ -130,7 +136,7 @@ mod tests {
     use biolat_model::{
         api::{ApiHistory, ApiSlowLog},
         period::{Period, Summary},
-        snapshot::{Inflight, Snapshot},
+        snapshot::{Inflight, Snapshot, Stalled, WorkloadView},
     };
     use biolat_testing::samples;
 
@@ -157,6 +163,12 @@ mod tests {
         let mut snapshot = snapshot(&[(0, 1)]);
         snapshot.devices[0].spread.completions = vec![1; 1 << 16];
         is_rejected(super::snapshot(&snapshot), "a host with 65536 CPUs");
+        let stalled = Some(Stalled { full: Duration::MAX, ..Stalled::default() });
+        let workloads = Some(vec![WorkloadView { stalled, ..samples::workload("/a", vec![]) }]);
+        is_rejected(
+            super::snapshot(&Snapshot { workloads, ..samples::snapshot(1.0, vec![]) }),
+            "was stalled for",
+        );
     }
 
     #[test]

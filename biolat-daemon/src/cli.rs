@@ -36,8 +36,8 @@ serves them at /metrics, by device and op:
   biolat_total_latency_seconds      from allocation to completion
   biolat_admission_latency_seconds  before the allocation, where the kernel records it: throttling, waiting for a tag
 
-It also serves the number of I/Os in flight and the age of the oldest. No figure includes the wait for io.max: see \
-io.pressure and io.stat of the cgroup.
+It also serves the number of I/Os in flight and the age of the oldest. No latency includes the wait for io.max; \
+with cgroup v2, biolat_workload_io_stalled_seconds_total does.
 
 Needs root, or the capabilities CAP_BPF and CAP_PERFMON, and drops privileges once the probe is attached.";
 

@@ -244,6 +244,9 @@ pub struct WorkloadView {
     pub is_gone: bool,
     /// By device and op. Can include devices that are no longer shown.
     pub usage: Vec<WorkloadUsage>,
+    /// Time for which its tasks were stalled on I/O. `None` in a history, and where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<Stalled>,
 }
 
 impl WorkloadView {
@@ -257,8 +260,23 @@ impl WorkloadView {
             since,
             is_gone: false,
             usage: Vec::new(),
+            stalled: None,
         }
     }
+}
+
+/// Time for which tasks of a cgroup, or of a cgroup below it, were stalled on I/O (`io.pressure`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalled {
+    /// With at least one task stalled.
+    #[serde(rename = "some_seconds", with = "seconds")]
+    pub some: Duration,
+    /// With all tasks stalled that were not idle.
+    #[serde(rename = "full_seconds", with = "seconds")]
+    pub full: Duration,
+    /// Whether the cgroup or one above it had a limit in `io.max` when it was last stalled.
+    #[serde(rename = "io_max")]
+    pub has_limit: bool,
 }
 
 /// One workload's I/O on one device with one op.

@@ -22,6 +22,12 @@ pub struct Host {
     #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
     pub procfs: PathBuf,
 
+    /// Mount point of cgroup v2, for the time that workloads are stalled on I/O [default: fs/cgroup in sysfs]
+    ///
+    /// A container needs the host's, because its own has only the container's cgroups. Without cgroup v2, this time is not known.
+    #[arg(long, value_name = "DIR", env = "BIOLAT_CGROUPFS", hide_env_values = true)]
+    pub cgroupfs: Option<PathBuf>,
+
     /// Directory with the kubelet's links to container logs, for pod names
     ///
     /// Only the names of the links and of their targets are read. Without the directory, pods are shown by UID.
@@ -37,6 +43,7 @@ impl Default for Host {
             node_name: None,
             sysfs: "/sys".into(),
             procfs: "/proc".into(),
+            cgroupfs: None,
             container_logs: "/var/log/containers".into(),
         }
     }
@@ -47,6 +54,11 @@ impl Host {
     pub fn name(&self) -> String {
         let given = self.node_name.clone().filter(|name| !name.is_empty());
         given.unwrap_or_else(|| self.kernel_setting("hostname").unwrap_or_default())
+    }
+
+    /// Returns the mount point of the cgroups.
+    pub fn cgroups(&self) -> PathBuf {
+        self.cgroupfs.clone().unwrap_or_else(|| self.sysfs.join("fs/cgroup"))
     }
 
     /// Returns the kernel release: `6.18.0`.

@@ -8,6 +8,7 @@ mod names;
 mod noisy_neighbor;
 mod siblings;
 mod sizes;
+mod stalled;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         }
         findings.extend(volumes::added(volume, window, numbers));
     }
+    findings.extend(stalled::stalled(window, numbers));
     findings.extend(status::removed(window));
     findings.extend(coverage::losses(window));
     if findings.is_empty() {
@@ -70,8 +72,15 @@ fn nothing(window: &Window) -> String {
     if window.devices.iter().chain(&window.volumes).all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
-        "Nothing stands out: no hangs, errors or stalls; no device whose I/O mostly waits in the queue or before it; no device \
-         slower than its siblings; no size slower than the others. No latency includes waits for io.max: see the cgroup's io.pressure."
-            .to_owned()
+        let knows_stalls = window.cgroups.iter().any(|cgroup| cgroup.stalled_seconds.is_some());
+        let stalls = if knows_stalls {
+            " No workload waits for io.max."
+        } else {
+            " No latency includes waits for io.max: see the cgroup's io.pressure."
+        };
+        format!(
+            "Nothing stands out: no hangs, errors or stalls; no device whose I/O mostly waits in the queue or before it; no device \
+             slower than its siblings; no size slower than the others.{stalls}"
+        )
     }
 }

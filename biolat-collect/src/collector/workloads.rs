@@ -3,11 +3,13 @@
 mod gone;
 mod kept;
 mod reading;
+mod stalls;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -24,6 +26,7 @@ use biolat_probe::{EpochCounts, SeenCgroup};
 
 use super::{state::encoded::Encoded, workload_totals::WorkloadTotals};
 use gone::Gone;
+use stalls::{Stalls, can_be_read};
 
 pub(super) use reading::Workloads;
 
@@ -62,6 +65,8 @@ struct Workload {
     /// Set once it is gone.
     gone: Option<Gone>,
     usage: BTreeMap<Key, WorkloadTotals>,
+    /// `None` if the pressure of its cgroup could never be read.
+    stalls: Option<Stalls>,
     /// The encoded workload, for the next daemon.
     encoded: Encoded,
 }
@@ -78,7 +83,7 @@ impl Workload {
     fn new(number: u64, cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant) -> Self {
         let identity = Identity::of_path(shown_path(number, cgroup.as_ref()));
         let (usage, encoded) = (BTreeMap::new(), Encoded::default());
-        Self { cgroup, identity, since, path_read: now, gone: None, usage, encoded }
+        Self { cgroup, identity, since, path_read: now, gone: None, usage, stalls: None, encoded }
     }
 
     /// Whether it is a pod or a container that has an id but no names yet.
@@ -156,6 +161,21 @@ impl WorkloadStore {
         self.end_gone(&active, now, scrapes, cgroups);
     }
 
+    /// Reads the pressure of the workloads that exist, below this mount point of the cgroups.
+    pub(super) fn read_stalls(&mut self, root: &Path) {
+        if !can_be_read(root) {
+            return;
+        }
+        for workload in self.workloads.values_mut().filter(|workload| workload.gone.is_none()) {
+            let Some(now) = workload.path().and_then(|path| Stalls::read(workload.stalls, root, path)) else {
+                continue;
+            };
+            if workload.stalls.replace(now) != Some(now) {
+                workload.encoded.forget();
+            }
+        }
+    }
+
     /// Counts I/Os of series that are not counted by workload.
     pub(super) fn add_without_room(&mut self, ios: u64) {
         self.without_room += ios;
@@ -203,7 +223,7 @@ impl WorkloadStore {
         let earlier: Vec<_> = self.workloads.extract_if(.., has_same_path).collect();
         let Some(workload) = self.workloads.get_mut(&number) else { return };
         workload.encoded.forget();
-        for (earlier, Workload { cgroup, since, usage, .. }) in earlier {
+        for (earlier, Workload { cgroup, since, usage, stalls, .. }) in earlier {
             for alias in self.aliases.values_mut().filter(|alias| alias.workload == earlier) {
                 alias.workload = number;
             }
@@ -211,6 +231,8 @@ impl WorkloadStore {
                 self.aliases.insert(earlier, Alias { workload: number, cgroup, path_read: now });
             }
             workload.since = workload.since.min(since);
+            // The pressure is read by path, so the latest reading may already be the new cgroup's.
+            workload.stalls = workload.stalls.or(stalls);
             for (key, totals) in usage {
                 workload.usage.entry(key).or_default().add_totals(&totals);
             }
@@ -314,6 +336,7 @@ impl WorkloadStore {
             WorkloadView {
                 is_gone: workload.gone.is_some(),
                 usage: workload.usage.iter().filter_map(|(&key, totals)| view(key, totals)).collect(),
+                stalled: workload.stalls.map(Stalls::view),
                 ..WorkloadView::new(cgroup, &workload.identity, workload.since)
             }
         });

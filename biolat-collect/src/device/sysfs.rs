@@ -57,7 +57,7 @@ pub fn tags(sysfs: &Path, name: &str) -> Option<Tags> {
 }
 
 /// Reads a short attribute with one read and no allocation, because some are read in each collection.
-pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+pub(crate) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     let read = fs::File::open(path)?.read(buffer)?;
     std::str::from_utf8(&buffer[..read]).map_err(|_| io::ErrorKind::InvalidData.into())
 }

@@ -241,7 +241,9 @@ impl Subjects {
         findings.extend(devices.findings);
         findings.extend(volumes::volumes(self.volumes, &found_volumes, volumes_loaded));
         if self.probe.workloads > 0 {
-            findings.push(workloads::charged_cgroups(knows_cgroups, sysfs));
+            let cgroups = self.host.cgroups();
+            findings.push(workloads::charged_cgroups(knows_cgroups, &cgroups));
+            findings.push(workloads::stalled_time(&cgroups, procfs));
             findings.extend(workloads::pods(container_logs));
         }
         let all = &self.listen;

@@ -18,9 +18,8 @@ const MAX_LISTED: usize = 4;
 const WITH_SYSTEMD: &str = "permanently, with systemd: DefaultIOAccounting=yes in /etc/systemd/system.conf";
 
 /// Checks which cgroups the kernel charges with I/O.
-pub(super) fn charged_cgroups(has_blk_cgroup: bool, sysfs: &Path) -> Finding {
+pub(super) fn charged_cgroups(has_blk_cgroup: bool, root: &Path) -> Finding {
     const ID: &str = "workloads.cgroups";
-    let root = sysfs.join("fs/cgroup");
     if !has_blk_cgroup {
         return Finding::note(
             ID,
@@ -49,15 +48,15 @@ pub(super) fn charged_cgroups(has_blk_cgroup: bool, sysfs: &Path) -> Finding {
     }
     if !has_io(&root.join(ENABLED)) {
         return Finding::note(ID, SUBJECT, "the io controller is off: all I/O is charged to the root cgroup")
-            .command(enable_command(&[&root]))
+            .command(enable_command(&[root]))
             .step(WITH_SYSTEMD);
     }
-    let ancestors = charged_ancestors(&root);
+    let ancestors = charged_ancestors(root);
     if ancestors.is_empty() {
         return Finding::ok(ID, SUBJECT, "by cgroup v2; the io controller is on");
     }
     let (shown, others) = ancestors.split_at(ancestors.len().min(MAX_LISTED));
-    let names: Vec<_> = shown.iter().map(|path| format!("/{}", relative(path, &root))).collect();
+    let names: Vec<_> = shown.iter().map(|path| format!("/{}", relative(path, root))).collect();
     let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     Finding::note(
         ID,
@@ -116,6 +115,30 @@ fn enable_command(cgroups: &[impl AsRef<Path>]) -> String {
     format!("echo +io | tee {}", files.join(" "))
 }
 
+/// Checks whether the time is known for which workloads are stalled on I/O.
+pub(super) fn stalled_time(root: &Path, procfs: &Path) -> Finding {
+    const ID: &str = "workloads.stalled";
+    let unknown = |why: String| {
+        Finding::note(
+            ID,
+            SUBJECT,
+            format!("how long they wait for I/O, including the wait for io.max, is not known: {why}"),
+        )
+    };
+    if !root.join("cgroup.controllers").exists() {
+        return unknown(format!("no cgroup v2 in {}", root.display()))
+            .step("with systemd, boot with systemd.unified_cgroup_hierarchy=1");
+    }
+    if root.join("cgroup.type").exists() {
+        return unknown(format!("{} has only the cgroups of this container", root.display()))
+            .step("mount the host's /sys/fs/cgroup read-only, and set --cgroupfs (in the chart: cgroupPressure: true)");
+    }
+    if !procfs.join("pressure/io").exists() {
+        return unknown("the kernel does not record pressure".to_owned()).step("boot with psi=1");
+    }
+    Finding::ok(ID, SUBJECT, "how long they wait for I/O is known from io.pressure")
+}
+
 /// Checks whether pod names are known; `None` if there are no pods on this host.
 pub(super) fn pods(directory: &Path) -> Option<Finding> {
     const ID: &str = "workloads.pods";
@@ -136,7 +159,7 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Note, Ok as Fine},
-        charged_cgroups, pods,
+        charged_cgroups, pods, stalled_time,
     };
 
     #[test]
@@ -199,10 +222,28 @@ mod tests {
             for (path, text) in files {
                 tree.write(path, text.as_bytes());
             }
-            let finding = charged_cgroups(true, &tree.0);
+            let root = tree.0.join("fs/cgroup");
+            let finding = charged_cgroups(true, &root);
             assert_eq!(finding.verdict, expected.0, "{name}");
             assert!(finding.text.contains(expected.1), "{name}: {}", finding.text);
-            assert_eq!(charged_cgroups(false, &tree.0).verdict, Note);
+            assert_eq!(charged_cgroups(false, &root).verdict, Note);
+        }
+    }
+
+    #[test]
+    fn reports_whether_stalled_time_is_known() {
+        let tree = Tree::new("workloads-stalled", &[]);
+        let (root, procfs) = (tree.0.join("fs/cgroup"), tree.0.join("proc"));
+        for (file, verdict, expected) in [
+            ("fs/cgroup/blkio/tasks", Note, "no cgroup v2 in "),
+            ("fs/cgroup/cgroup.controllers", Note, "does not record pressure"),
+            ("proc/pressure/io", Fine, "is known from io.pressure"),
+            ("fs/cgroup/cgroup.type", Note, "only the cgroups of this container"),
+        ] {
+            tree.write(file, b"");
+            let finding = stalled_time(&root, &procfs);
+            assert_eq!(finding.verdict, verdict, "{file}");
+            assert!(finding.text.contains(expected), "{file}: {}", finding.text);
         }
     }
 

@@ -14,7 +14,7 @@ use biolat_model::{
     cgroup::Identity,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView},
+    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot, Stalled, WorkloadUsage, WorkloadView},
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
 
@@ -309,6 +309,22 @@ pub(crate) const METRICS: &[Metric] = &[
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.device_seconds(), start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_io_stalled_seconds_total",
+        labels: &["cgroup", "kind"],
+        help: "Time for which tasks of a workload's cgroup, or of a cgroup below it, were stalled on I/O, in seconds (the \
+               kernel's io.pressure). kind: some (at least one task) or full (all tasks that were not idle). Includes waits \
+               that are in no latency, such as the one for io.max. Only with cgroup v2.",
+        samples: Samples::Counter(|snapshot, add| {
+            for WorkloadView { cgroup, since, stalled, .. } in snapshot.workloads.iter().flatten() {
+                if let Some(Stalled { some, full, has_limit: _ }) = stalled {
+                    add(&[cgroup, "some"], some.as_secs_f64(), *since);
+                    add(&[cgroup, "full"], full.as_secs_f64(), *since);
+                }
             }
         }),
         exposed: Exposed::Always,

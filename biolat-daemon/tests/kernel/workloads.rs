@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     counts::FILESYSTEMS,
     support::{
+        biolat::Biolat,
         block,
         cgroup::Hierarchy,
         daemon::{Daemon, wait_for},
@@ -323,6 +324,53 @@ fn recreated_cgroup_continues() {
         let counted = ios();
         assert!(counted <= round * 100 && counted + 5 >= round * 100, "{counted} in round {round}");
     }
+}
+
+/// No latency includes the wait for `io.max`, but the stalled time does, and the tool names the workload.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn stalled_time_includes_wait_for_io_max() {
+    const STALLED: &str = "biolat_workload_io_stalled_seconds_total";
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let root = hierarchy.root.to_str().unwrap();
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", name, "--cgroupfs", root]);
+    let outer = hierarchy.create("/biolat-test.slice");
+    hierarchy.delegate(&outer);
+    let cgroup = hierarchy.create("/biolat-test.slice/limited.service");
+    cgroup.run(&direct_io(name, "read", 10));
+    wait_for("its I/O", || daemon.fresh().workload_ios(name, "read", &cgroup.path) >= 10);
+    if hierarchy.version == 1 {
+        assert!(daemon.fresh().metrics(STALLED, &[]).is_empty());
+        return;
+    }
+    outer.limit(&block::attribute(name, "dev"), 100);
+    let counted = || {
+        let figures = daemon.fresh();
+        ["some", "full"].map(|kind| figures.value(STALLED, &[("cgroup", &cgroup.path), ("kind", kind)]))
+    };
+    let (counted_before, before) = (counted(), cgroup.stalled());
+    let address = daemon.address.to_string();
+    let tool = Biolat::start("limited", &["hist", "-d", name, "--host", &address]);
+    let began = Instant::now();
+    cgroup.run(&direct_io(name, "read", 500));
+    let elapsed = began.elapsed().as_secs_f64();
+    let text = tool.end();
+    let (counted, after) = (counted(), cgroup.stalled());
+    for kind in 0..2 {
+        let expected = (after[kind] - before[kind]).as_secs_f64();
+        let growth = counted[kind] - counted_before[kind];
+        println!("stalled for {expected} s of {elapsed} s, counted {growth} s");
+        // The kernel averages over the CPUs that the task was on, so a task that moves between two counts for half at least.
+        assert!(expected > 0.4 * elapsed && (growth - expected).abs() < 0.1 * expected);
+    }
+    let words = text.replace("\n  ", " ");
+    let (_, finding) = words.split_once("limited.service waits for io.max: stalled ").expect(&text);
+    let (share, _) = finding.split_once(" % of the time, while its I/O takes ").expect(&text);
+    assert!((40..=100).contains(&share.parse::<u32>().unwrap()), "{text}");
+    assert!(!words.contains("biolat-test.slice waits"), "{text}");
+    assert!(daemon.fresh().metrics(STALLED, &[("cgroup", "/")]).is_empty());
 }
 
 #[test]

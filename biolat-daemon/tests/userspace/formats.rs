@@ -22,7 +22,7 @@ use biolat_model::{
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
-        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
+        Snapshot, Stalled, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -93,6 +93,12 @@ fn workload(cgroup: &str, reads: u64) -> WorkloadView {
             device_ns: 1_500_000_000,
             latency: BandHistogram::from_cells(&cells, 1_750_000_000),
         }],
+        // The root cgroup has no pressure.
+        stalled: (cgroup != "/").then_some(Stalled {
+            some: Duration::from_millis(8250),
+            full: Duration::from_millis(7500),
+            has_limit: true,
+        }),
         ..WorkloadView::new(cgroup, &Identity::of_path(cgroup), since)
     }
 }

@@ -271,6 +271,23 @@ pub(in crate::collector) struct WorkloadRecord {
     pub is_gone: bool,
     #[prost(message, repeated, tag = "9")]
     pub usage: Vec<UsageRecord>,
+    #[prost(message, optional, tag = "10")]
+    pub stalls: Option<StallsRecord>,
+}
+
+/// Microseconds of `io.pressure`: the latest reading, and the growth that has been counted.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collector) struct StallsRecord {
+    #[prost(uint64, tag = "1")]
+    pub some_last: u64,
+    #[prost(uint64, tag = "2")]
+    pub some: u64,
+    #[prost(uint64, tag = "3")]
+    pub full_last: u64,
+    #[prost(uint64, tag = "4")]
+    pub full: u64,
+    #[prost(bool, tag = "5")]
+    pub has_limit: bool,
 }
 
 /// I/O on one device with one op.

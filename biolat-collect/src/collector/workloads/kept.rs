@@ -12,6 +12,7 @@ use super::{
         workload_totals::WorkloadTotals,
     },
     Alias, Gone, Workload, WorkloadStore,
+    stalls::Stalls,
 };
 
 impl WorkloadStore {
@@ -67,7 +68,7 @@ impl Alias {
 }
 
 impl Workload {
-    fn to_record(&self, number: u64) -> WorkloadRecord {
+    pub(super) fn to_record(&self, number: u64) -> WorkloadRecord {
         let identity = &self.identity;
         WorkloadRecord {
             number,
@@ -79,10 +80,11 @@ impl Workload {
             since: nanoseconds(self.since),
             is_gone: self.gone.is_some(),
             usage: self.usage.iter().map(|(&key, totals)| totals.to_record(key)).collect(),
+            stalls: self.stalls.map(Stalls::to_record),
         }
     }
 
-    fn from_record(record: &WorkloadRecord, now: Instant) -> Option<Self> {
+    pub(super) fn from_record(record: &WorkloadRecord, now: Instant) -> Option<Self> {
         let cgroup = record.path.clone().map(|path| SeenCgroup { css: record.css, path });
         let mut workload = Self::new(record.number, cgroup, time(record.since), now);
         if !record.pod.is_empty() {
@@ -95,6 +97,7 @@ impl Workload {
         for usage in &record.usage {
             workload.usage.insert(Key::from_bits(usage.key), WorkloadTotals::from_record(usage)?);
         }
+        workload.stalls = record.stalls.as_ref().map(Stalls::from_record);
         Some(workload)
     }
 }

@@ -76,6 +76,7 @@ impl Workloads {
     ) -> Result<()> {
         self.take(probe)?;
         if probe.workloads.is_some() {
+            self.store.read_stalls(&host.cgroups());
             self.read_pod_names(sysfs, host);
         }
         Ok(())

@@ -4,13 +4,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use super::{Folder, run};
 
 /// The hierarchy in which I/O is charged. If it was mounted for a test, it is unmounted on drop.
 pub(crate) struct Hierarchy {
-    root: PathBuf,
+    pub(crate) root: PathBuf,
     mounted: Option<Folder>,
     pub(crate) version: u32,
 }
@@ -71,6 +72,21 @@ impl Cgroup {
         Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// Limits reads and writes of the device with this number to this many per second each.
+    pub(crate) fn limit(&self, device: &str, rate: u32) {
+        fs::write(self.folder.join("io.max"), format!("{device} riops={rate} wiops={rate}")).unwrap();
+    }
+
+    /// Returns the time with some and with all tasks stalled on I/O.
+    pub(crate) fn stalled(&self) -> [Duration; 2] {
+        let text = fs::read_to_string(self.folder.join("io.pressure")).unwrap();
+        let total = |line: &str| line.split_once("total=").unwrap().1.parse().unwrap();
+        let [some, full] = text.lines().map(total).map(Duration::from_micros).collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        [some, full]
+    }
+
     /// Renames it within its parent.
     pub(crate) fn rename(&mut self, path: &str) -> std::io::Result<()> {
         let folder = self.folder.with_file_name(path.rsplit('/').next().unwrap());
@@ -93,7 +109,7 @@ impl Drop for Cgroup {
             if fs::remove_dir(&self.folder).is_ok() || !self.folder.exists() {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }

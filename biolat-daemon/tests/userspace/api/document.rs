@@ -16,7 +16,7 @@ use biolat_model::{
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, ProbeRuns, Process, SeriesView, SizesView, SlowIo, Snapshot,
-        WorkloadRoom, WorkloadUsage, WorkloadView,
+        Stalled, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use serde_json::{Value, json};
@@ -60,7 +60,11 @@ fn everything() -> Value {
     let workload = WorkloadView::new("", &Identity::default(), UNIX_EPOCH);
     let snapshot = Snapshot {
         devices: vec![device],
-        workloads: Some(vec![WorkloadView { usage: vec![usage], ..workload }]),
+        workloads: Some(vec![WorkloadView {
+            usage: vec![usage],
+            stalled: Some(Stalled::default()),
+            ..workload
+        }]),
         lost: [("{reason}".into(), 1)].into(),
         volume_losses: [("{reason}".into(), 1)].into(),
         health: Health {
@@ -139,9 +143,10 @@ fn history() -> Value {
 }
 
 /// Objects that can be null have their own row.
-const MAY_BE_NULL: [&str; 7] = [
+const MAY_BE_NULL: [&str; 8] = [
     "devices[].path",
     "devices[].volume",
+    "workloads[].stalled",
     "daemon.workload_room",
     "probe",
     "process",

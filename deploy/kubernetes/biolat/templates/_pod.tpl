@@ -21,6 +21,11 @@
 {{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
 {{- end }}
 
+{{/* Empty if the time that workloads are stalled is not needed. */}}
+{{- define "biolat.cgroupPressure" -}}
+{{- if and .Values.cgroupPressure (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
+{{- end }}
+
 {{/* Empty if volume names are off. */}}
 {{- define "biolat.volumeNames" -}}
 {{- if and .Values.volumeNames (eq .Values.user "root") }}{{ fail "volumeNames: root could read the Secrets in the kubelet's directories: set user: nonroot or volumeNames: false" }}{{ end -}}
@@ -34,6 +39,9 @@
 - --web-config=/etc/biolat/web-config.yml
 {{- end }}
 - --workloads={{ include "biolat.workloads" . }}
+{{- if include "biolat.cgroupPressure" . }}
+- --cgroupfs=/cgroups
+{{- end }}
 {{- if include "biolat.pinFolder" . }}
 - --pin=/kept-probe
 {{- end }}
@@ -108,5 +116,5 @@ httpGet:
 
 {{/* Whether the pod has any volume. */}}
 {{- define "biolat.volumes" -}}
-{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.volumeNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
+{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.cgroupPressure" .) (include "biolat.volumeNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
 {{- end }}

@@ -20,6 +20,7 @@ HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
 # Host directories that pods may read. The names of the links in /var/log/containers contain pod names.
 LOGS = "/var/log/containers"
+CGROUPS = "/sys/fs/cgroup"
 # The kubelet's directories, by mount point. Mounts in them name persistent volumes. They contain Secrets, which root could read.
 VOLUMES = {
     "/var/lib/kubelet/pods": ("/var/lib/kubelet/pods", "/data/kubelet/pods"),
@@ -27,7 +28,7 @@ VOLUMES = {
 }
 
 # Capabilities that pods may have, and host directories that they may read.
-ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], [LOGS]), "Job": ([], []), "Pod": ([], [])}
+ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], [LOGS, CGROUPS]), "Job": ([], []), "Pod": ([], [])}
 
 # Host directories that root may write to, and their mount points: the probe is kept in a BPF file system, the history in a
 # separate directory. A runtime cannot create a mount point below a container's /sys.

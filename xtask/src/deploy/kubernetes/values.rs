@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Values that the chart must reject, and part of the expected error.
-const INVALID_VALUES: [(&str, &str); 30] = [
+const INVALID_VALUES: [(&str, &str); 31] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
@@ -24,6 +24,7 @@ const INVALID_VALUES: [(&str, &str); 30] = [
     ("workloads=0", "/workloads"),
     ("workloads=on", "/workloads"),
     ("slowNames=all", "/slowNames"),
+    ("cgroupPressure=some", "/cgroupPressure"),
     ("volumeNames=all", "/volumeNames"),
     ("volumeNames=true,user=root", "root could read the Secrets"),
     ("kubeletFolder=kubelet", "/kubeletFolder"),
@@ -92,9 +93,14 @@ const VOLUME_NAMES: [(&str, bool); 4] = [
     ("user=root", false),
 ];
 
+/// Values, and whether the node's cgroups are mounted.
+const CGROUP_PRESSURE: [(&str, bool); 3] =
+    [("user=nonroot", false), ("cgroupPressure=true", true), ("cgroupPressure=true,workloads=off", false)];
+
 pub(super) fn check() -> Result<()> {
     check_invalid()?;
     check_slow_names()?;
+    check_cgroup_pressure()?;
     check_volume_names()?;
     check_memory()?;
     check_documented()
@@ -121,6 +127,16 @@ fn check_slow_names() -> Result<()> {
     for (values, option) in SLOW_NAMES {
         let expected = format!("- {option}\n");
         ensure!(daemonset(values)?.contains(&expected), "{values}: the daemon's options lack {option}");
+    }
+    Ok(())
+}
+
+fn check_cgroup_pressure() -> Result<()> {
+    for (values, are_mounted) in CGROUP_PRESSURE {
+        let rendered = daemonset(values)?;
+        for line in ["--cgroupfs=/cgroups\n", "mountPath: /cgroups\n", "path: /sys/fs/cgroup\n"] {
+            ensure!(rendered.contains(line) == are_mounted, "{values}: expected {line}: {are_mounted}");
+        }
     }
     Ok(())
 }
