@@ -74,7 +74,7 @@ fn nothing(window: &Window) -> String {
     } else {
         let knows_stalls = window.cgroups.iter().any(|cgroup| cgroup.stalled_seconds.is_some());
         let stalls = if knows_stalls {
-            " No workload waits for io.max."
+            " No workload was found to wait for io.max."
         } else {
             " No latency includes waits for io.max: see the cgroup's io.pressure."
         };
