@@ -12,6 +12,7 @@ use biolat_common::{
 };
 
 use super::{
+    abilities::{Abilities, Ability},
     btf::{self, Btf, MalformedBtf, tracepoint},
     programs::{COMPLETE, REQUEUE},
 };
@@ -31,11 +32,8 @@ pub struct Kernel {
     pub complete: u32,
     /// Type id of the tracepoint `block_rq_requeue`, if it exists and the probe knows its arguments.
     pub requeue: Option<u32>,
-    /// Whether the kernel refuses to run a program that is already running on the CPU. Kernels have done so since 6.1, which is
-    /// detected by a helper added in that release. All of them support compare-and-exchange in programs.
-    ///
-    /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
-    pub refuses_runs: bool,
+    /// What it can do, as far as BTF shows.
+    pub abilities: Abilities,
     /// Whether the layout has all members that are needed to survey a device's requests in flight.
     pub can_walk: bool,
     /// Whether the layout has the members that lead from a request to the cgroup that the kernel charges.
@@ -59,13 +57,17 @@ pub struct LinkMembers {
     pub link_count: u32,
 }
 
+/// The kernels with all that biolat requires.
+pub const REQUIRED: &str =
+    "Linux 5.8 or later, or a kernel of RHEL 8.4 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF";
+
 /// Why the probe cannot run on this kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub enum UnsupportedKernel {
     /// The BTF cannot be parsed.
     Malformed(MalformedBtf),
-    /// No tracepoint `block_rq_complete`.
-    NoTracepoint,
+    /// It lacks something that biolat requires.
+    Lacks(Ability),
     /// A member or enumerator is missing.
     Missing(String),
 }
@@ -74,10 +76,9 @@ impl std::fmt::Display for UnsupportedKernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(malformed) => malformed.fmt(f),
-            Self::NoTracepoint => f.write_str(
-                "this kernel has no BTF tracepoint block_rq_complete: \
-                 biolat requires Linux 5.8 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
-            ),
+            Self::Lacks(ability) => {
+                write!(f, "this kernel lacks {}: biolat requires {REQUIRED}", ability.row().title())
+            }
             Self::Missing(what) => write!(
                 f,
                 "this kernel's BTF has no {what}: biolat does not support this kernel yet, please report it with \
@@ -105,8 +106,10 @@ impl Kernel {
     /// Resolves the layout, the ops and the statuses from the bytes of the kernel's BTF.
     pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
         let btf = Btf::parse(bytes)?;
-        // The first parameter of a tracepoint's function is private data.
-        let status = btf.parameter_type(&tracepoint(COMPLETE), 2).ok_or(UnsupportedKernel::NoTracepoint)?;
+        let abilities = Abilities::of(&btf);
+        if let Some(ability) = abilities.missing_requirement() {
+            return Err(UnsupportedKernel::Lacks(ability));
+        }
         let member = |structure: &str, member: &str| required_member(&btf, structure, member);
         let flag = |name: &str, otherwise: u64| {
             let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
@@ -147,7 +150,7 @@ impl Kernel {
             io_stat: flag("__RQF_IO_STAT", IO_STAT_BIT_BEFORE_6_11)?,
             op_flush: op("flush")?,
             op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
-            status_is_errno: u32::from(status == "int"),
+            status_is_errno: u32::from(!abilities.has(Ability::CompletionStatuses)),
             sector: member("request", "__sector")?,
             alloc_time_ns: alloc_time.unwrap_or(0),
             has_alloc_time: u32::from(alloc_time.is_some()),
@@ -165,9 +168,11 @@ impl Kernel {
             layout,
             ops,
             statuses_since_6_10,
-            complete: btf.typedef_id(&tracepoint(COMPLETE)).ok_or(UnsupportedKernel::NoTracepoint)?,
+            complete: btf
+                .typedef_id(&tracepoint(COMPLETE))
+                .ok_or(UnsupportedKernel::Lacks(Ability::TracepointTypes))?,
             requeue: requeue_request.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
-            refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
+            abilities,
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
             names: names::layout(&btf),
@@ -184,19 +189,9 @@ impl Kernel {
         aya::Btf::parse(&btf::encode_typedefs(&typedefs), aya::Endianness::default())
     }
 
-    /// Whether diskstats include passthrough commands on every device, as on Linux 5.5 to 5.17. Later kernels account them on
-    /// demand. The check is for `rq_disk`, which 5.17 no longer has, so 5.17 is not recognized.
-    ///
-    /// <https://lore.kernel.org/r/20220222141450.591193-2-hch@lst.de>
     #[must_use]
-    pub fn accounts_passthrough(&self) -> bool {
-        self.layout.disk_on_queue == 0
-    }
-
-    /// Whether this kernel takes a timestamp whenever an I/O is submitted. Later kernels do so on demand, for some queues.
-    #[must_use]
-    pub fn records_submission(&self) -> bool {
-        self.layout.bio_issue_kind == bio_issue::VALUE
+    pub const fn has(&self, ability: Ability) -> bool {
+        self.abilities.has(ability)
     }
 
     /// The value of the label `op` for this op.
@@ -217,6 +212,10 @@ fn with_disk_id(btf: &Btf<'_>, layout: KernelLayout) -> Result<KernelLayout, Uns
         return Ok(KernelLayout { disk_id, id_is_sequence: 1, ..layout });
     }
     let member = |structure: &str, member: &str| required_member(btf, structure, member);
+    // Before 5.5, the id also had the number's generation, which stat(2) does not show.
+    if btf.nested_offset("kernfs_node", &["id", "generation"]).is_some() {
+        return Err(UnsupportedKernel::Missing("64-bit member id in struct kernfs_node".into()));
+    }
     let directory = member("device", "kobj")? + member("kobject", "sd")?;
     let part0 = member("gendisk", "part0")?;
     let layout = match btf.member_offset("hd_struct", "__dev") {
@@ -326,7 +325,7 @@ mod tests {
     use biolat_common::kernel::KernelLayout;
     use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
 
-    use super::{Kernel, UnsupportedKernel};
+    use super::{Ability, Btf, Kernel, UnsupportedKernel, with_disk_id};
 
     #[test]
     fn resolves_modern_kernel() {
@@ -334,7 +333,7 @@ mod tests {
         let layout = kernel.layout;
         assert_eq!((layout.start_time_ns, layout.io_start_time_ns, layout.data_len), (104, 112, 44));
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk, layout.queue_disk), (1, 0, 104));
-        assert!(!kernel.accounts_passthrough());
+        assert!(!kernel.has(Ability::PassthroughStatistics) && kernel.has(Ability::SubmissionTimestamps));
         assert_eq!((layout.id_is_sequence, layout.disk_id, layout.disk_directory), (1, 800, 0));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 1, 1 << 8));
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
@@ -377,18 +376,31 @@ mod tests {
         writer.structure(4, "kobject", &[("sd", int, 48)]);
         writer.structure(4, "kernfs_node", &[("id", int, 96)]);
         writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);
+        writer.enumeration("bpf_map_type", &[("BPF_MAP_TYPE_RINGBUF", 27)]);
         tracepoint(&mut writer, "block_rq_complete", &["void", "request", "int", "int"]);
         tracepoint(&mut writer, "block_rq_requeue", &["void", "request_queue", "request"]);
         let kernel = Kernel::from_btf(&writer.finish()).unwrap();
         let layout = kernel.layout;
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));
-        assert!(kernel.accounts_passthrough());
+        assert!(kernel.has(Ability::PassthroughStatistics) && !kernel.has(Ability::FlushStatistics));
         assert_eq!((layout.id_is_sequence, layout.disk_id), (0, 96));
         assert_eq!((layout.disk_directory, layout.part0_is_pointer), (64 + 24 + 8 + 48, 0));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
         assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
         assert_eq!((layout.requeue_request, kernel.requeue.is_some()), (8, true));
+    }
+
+    #[test]
+    fn rejects_ids_with_a_generation() {
+        let mut writer = Writer::new();
+        let int = writer.int("int");
+        let numbers = writer.structure(4, "", &[("ino", int, 0), ("generation", int, 4)]);
+        let id = writer.structure(5, "kernfs_node_id", &[("", numbers, 0), ("id", int, 0)]);
+        writer.structure(4, "kernfs_node", &[("id", id, 96)]);
+        let bytes = writer.finish();
+        let found = with_disk_id(&Btf::parse(&bytes).unwrap(), KernelLayout::default());
+        assert_eq!(found, Err(UnsupportedKernel::Missing("64-bit member id in struct kernfs_node".into())));
     }
 
     #[test]
@@ -400,7 +412,8 @@ mod tests {
         let no_alloc_time = KernelLayout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
         assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
         let no_issue = KernelLayout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
-        assert_eq!(without("bi_issue"), kernel(no_issue));
+        let abilities = whole.abilities.without(Ability::SubmissionTimestamps);
+        assert_eq!(without("bi_issue"), Kernel { abilities, ..kernel(no_issue) });
         assert_eq!(without("block_rq_requeue"), Kernel { requeue: None, ..whole.clone() });
 
         let no_walk = KernelLayout {
@@ -432,7 +445,8 @@ mod tests {
             kernfs_parent: 0,
             ..whole.layout
         };
-        assert_eq!(without("bi_blkg"), Kernel { has_workloads: false, ..kernel(no_workloads) });
+        let abilities = whole.abilities.without(Ability::Cgroups);
+        assert_eq!(without("bi_blkg"), Kernel { abilities, has_workloads: false, ..kernel(no_workloads) });
     }
 
     #[test]
@@ -460,7 +474,10 @@ mod tests {
 
     #[test]
     fn rejects_kernel_without_tracepoint() {
-        assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(UnsupportedKernel::NoTracepoint));
+        assert_eq!(
+            Kernel::from_btf(&without_tracepoint()),
+            Err(UnsupportedKernel::Lacks(Ability::TracepointTypes))
+        );
     }
 
     proptest::proptest! {

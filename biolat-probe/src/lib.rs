@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod abilities;
 mod attached;
 pub mod btf;
 mod cpus;
@@ -115,7 +116,7 @@ impl Probe {
         options: &Options,
         map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
-        let env = LoadEnv::of(host)?;
+        let env = LoadEnv::of(host, &kernel)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Loaded {
             programs,
@@ -156,7 +157,7 @@ impl Probe {
     pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
         self.takeover = None;
         let attached = self.programs.attach();
-        self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
+        self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host, &self.kernel)?.explain(error)))?);
         Ok(())
     }
 

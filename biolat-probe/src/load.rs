@@ -20,18 +20,18 @@ use biolat_system::{host::Host, rights};
 use log::Log;
 
 use super::{
+    abilities::Ability,
     events::Events,
     functions::Functions,
     grace_periods::GracePeriods,
     inflight::InflightResult,
-    kernel::Kernel,
+    kernel::{Kernel, UnsupportedKernel},
     load_error::{self, LoadError},
     map_set::MapSet,
     maps::Maps,
     object,
     options::{Options, workloads_on},
     programs::{self, Programs},
-    release::Release,
     slow::SlowRecords,
     sys::ProgramCounts,
     takeover::{self, Takeover},
@@ -57,14 +57,15 @@ pub(super) struct Loaded {
 
 /// The environment for loading the probe. It exists only if this process is allowed to load programs.
 pub(super) struct LoadEnv {
-    release: Release,
+    /// The limit on locked memory, which maps count against. No limit on kernels that charge maps to the memory cgroup.
     memlock: u64,
 }
 
 impl LoadEnv {
-    pub(super) fn of(host: &Host) -> Result<Self> {
-        let release = Release::of(host).unwrap_or(Release(u32::MAX, 0));
-        release.supported().map_err(anyhow::Error::msg)?;
+    pub(super) fn of(host: &Host, kernel: &Kernel) -> Result<Self> {
+        if let Some(ability) = kernel.abilities.on(host).missing_requirement() {
+            return Err(UnsupportedKernel::Lacks(ability).into());
+        }
         if let Ok(Some(lacking)) = rights::missing_capabilities() {
             let program = std::env::current_exe().unwrap_or_else(|_| "<path of the program>".into());
             bail!(
@@ -73,12 +74,8 @@ impl LoadEnv {
                 program.display()
             );
         }
-        let memlock = if release <= Release::LAST_WITH_MEMLOCK {
-            load_error::raise_memlock()
-        } else {
-            libc::RLIM_INFINITY
-        };
-        Ok(Self { release, memlock })
+        let is_limited = !kernel.has(Ability::CgroupChargedMaps);
+        Ok(Self { memlock: if is_limited { load_error::raise_memlock() } else { libc::RLIM_INFINITY } })
     }
 
     /// Loads the probe. If memory is short, keeps halving the number of slots and trying again; the collector adds slots later.
@@ -126,7 +123,7 @@ impl LoadEnv {
             _ => String::new(),
         };
         let what = format!("{error}: {reason}{detail}");
-        LoadError { what, remedy: load_error::remedy(reason, self.release, self.memlock) }.into()
+        LoadError { what, remedy: load_error::remedy(reason, self.memlock) }.into()
     }
 }
 
@@ -135,7 +132,7 @@ const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`] to have the kernel verify it, then unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
-    LoadEnv::of(host)?.load(kernel, slots, options, None)?.programs.counts()
+    LoadEnv::of(host, kernel)?.load(kernel, slots, options, None)?.programs.counts()
 }
 
 /// Rounds a number of slots up to whole chunks, at least one.
@@ -183,7 +180,7 @@ fn load(
         loaded.inspect_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).ok()
     };
     let understudy = kernel
-        .refuses_runs
+        .has(Ability::RecursionGuard)
         .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
         .and_then(|loaded| {
             optional("completions for which the kernel refuses to run the probe are lost", loaded)

@@ -4,8 +4,6 @@ use std::{fmt, io};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::release::Release;
-
 /// The probe could not be loaded or attached.
 #[derive(Debug)]
 pub struct LoadError {
@@ -24,14 +22,11 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Returns the remedy for an error of bpf(2), if one is known.
+/// Returns the remedy for an error of bpf(2), if one is known. `memlock` is the limit on locked memory that applies to maps.
 #[must_use]
-pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<String> {
+pub fn remedy(error: &io::Error, memlock: u64) -> Option<String> {
     let code = error.raw_os_error()?;
-    if release <= Release::LAST_WITH_MEMLOCK
-        && memlock != libc::RLIM_INFINITY
-        && matches!(code, libc::EPERM | libc::ENOMEM)
-    {
+    if memlock != libc::RLIM_INFINITY && matches!(code, libc::EPERM | libc::ENOMEM) {
         return Some(format!(
             "this kernel charges BPF maps against the limit of locked memory, which is {} KiB: raise it with \
              `ulimit -l unlimited` or, in a systemd unit, LimitMEMLOCK=infinity",
@@ -67,15 +62,15 @@ pub(super) fn raise_memlock() -> u64 {
 mod tests {
     use std::io;
 
-    use super::{super::release::Release, remedy};
+    use super::remedy;
 
     #[test]
-    fn suggests_raising_memlock_on_old_kernels() {
+    fn suggests_raising_memlock_where_it_applies() {
         let refused = io::Error::from_raw_os_error(libc::EPERM);
-        let text = remedy(&refused, Release(5, 10), 64 * 1024).unwrap();
+        let text = remedy(&refused, 64 * 1024).unwrap();
         assert!(text.contains("64 KiB") && text.contains("ulimit -l unlimited"), "{text}");
-        let text = remedy(&refused, Release(5, 11), 64 * 1024).unwrap();
+        let text = remedy(&refused, libc::RLIM_INFINITY).unwrap();
         assert!(text.contains("seccomp"), "{text}");
-        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EINVAL), Release(5, 10), 0), None);
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EINVAL), 0), None);
     }
 }

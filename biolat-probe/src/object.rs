@@ -12,7 +12,7 @@ use biolat_common::{
 };
 use object::{Object as _, ObjectSection as _, SectionKind};
 
-use super::kernel::Kernel;
+use super::{abilities::Ability, kernel::Kernel};
 
 /// The compiled probe, which `cargo xtask ebpf` builds together with its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
@@ -31,7 +31,7 @@ pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>>
     };
     let mut relocated =
         relocate(&object, constants).context("the probe's object does not match this daemon")?;
-    if !kernel.refuses_runs {
+    if !kernel.has(Ability::RecursionGuard) {
         without_compare_exchange(&mut relocated)?;
     }
     let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, options.tables().places())

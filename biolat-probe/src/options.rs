@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use biolat_common::{constants::ProbeOptions, mark, names, slow};
 
-use super::{cpus, kernel::Kernel, workloads};
+use super::{abilities::Ability, cpus, kernel::Kernel, workloads};
 
 /// What the probe does in addition to counting latencies.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl Options {
             sizes: u32::from(self.sizes),
             workload_slots: tables.slots,
             workload_hashes: tables.hashes,
-            mark_lines: if kernel.refuses_runs { mark::lines(cpus as u32) } else { 0 },
+            mark_lines: if kernel.has(Ability::RecursionGuard) { mark::lines(cpus as u32) } else { 0 },
         })
     }
 }

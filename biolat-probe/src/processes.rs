@@ -109,7 +109,7 @@ impl ProcessProbe {
         entries: u32,
         sends_ios: bool,
     ) -> Result<Self> {
-        let env = LoadEnv::of(host)?;
+        let env = LoadEnv::of(host, kernel)?;
         let constants = ProcessConstants { sends_ios: u32::from(sends_ios), ..tracing.constants };
         load(kernel, tracing, constants, entries).map_err(|error| env.explain(error))
     }

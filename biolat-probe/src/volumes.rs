@@ -20,6 +20,7 @@ use biolat_common::{
 use biolat_system::host::Host;
 
 use super::{
+    abilities::Ability,
     cpus::PossibleCpus,
     kernel::{
         Kernel,
@@ -89,7 +90,7 @@ impl VolumeProbe {
     /// Loads the programs without attaching them. `None` if the kernel lacks what they need.
     pub(super) fn load(kernel: &Kernel, host: &Host, cpus: PossibleCpus) -> Result<Option<Self>> {
         let Some(tracing) = &kernel.volumes else { return Ok(None) };
-        let env = LoadEnv::of(host)?;
+        let env = LoadEnv::of(host, kernel)?;
         load(kernel, tracing, cpus).map(Some).map_err(|error| env.explain(error))
     }
 
@@ -223,7 +224,7 @@ pub fn volume_bytes(cpus: u64) -> u64 {
 /// Loads the programs for volumes to have the kernel verify them, then unloads them.
 pub fn test_load_volumes(kernel: &Kernel, host: &Host) -> Result<VolumeSupport> {
     let Some(tracing) = &kernel.volumes else { return Ok(VolumeSupport::Lacking) };
-    let env = LoadEnv::of(host)?;
+    let env = LoadEnv::of(host, kernel)?;
     Programs::load(kernel, tracing).map(|_| VolumeSupport::Full).map_err(|error| env.explain(error))
 }
 
@@ -266,7 +267,7 @@ impl Programs {
         };
         let programs = [program(QUEUE, QUEUE)?, program(COMPLETE, COMPLETE)?];
         let [queue, complete] = UNDERSTUDIES;
-        let understudies = match kernel.refuses_runs {
+        let understudies = match kernel.has(Ability::RecursionGuard) {
             true => Some([program(queue, QUEUE)?, program(complete, COMPLETE)?]),
             false => None,
         };

@@ -71,6 +71,11 @@ impl Host {
         self.kernel_setting("random/boot_id")
     }
 
+    /// Returns the number of the last capability that the kernel knows.
+    pub fn last_capability(&self) -> io::Result<u32> {
+        self.kernel_setting("cap_last_cap")?.parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
     /// Returns the path of the kernel's BTF.
     pub fn btf(&self) -> PathBuf {
         self.sysfs.join("kernel/btf/vmlinux")

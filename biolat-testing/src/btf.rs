@@ -125,7 +125,7 @@ impl Writer {
     }
 }
 
-/// Returns BTF like Linux 6.12's, without the named member or tracepoint.
+/// Returns BTF like Linux 6.12's, without the named member, enumerator or tracepoint.
 pub fn modern(without: &str) -> Vec<u8> {
     let mut writer = Writer::new();
     let int = writer.int("int");
@@ -169,6 +169,10 @@ pub fn modern(without: &str) -> Vec<u8> {
     writer.structure(4, "gendisk", &[("part0", int, 64), ("diskseq", int, 800)]);
     writer.enumeration("", &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)]);
     writer.enumeration("", &[("CSS_NO_REF", 1), ("CSS_ONLINE", 2)]);
+    if without != "BPF_MAP_TYPE_RINGBUF" {
+        writer.enumeration("bpf_map_type", &[("BPF_MAP_TYPE_RINGBUF", 27)]);
+    }
+    writer.enumeration("bpf_func_id", &[("BPF_FUNC_user_ringbuf_drain", 209)]);
     writer.enumeration(
         "req_op",
         &[("REQ_OP_READ", 0), ("REQ_OP_FLUSH", 2), ("REQ_OP_DRV_IN", 34), ("REQ_OP_LAST", 36)],

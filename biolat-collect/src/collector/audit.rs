@@ -76,9 +76,10 @@ impl Audit {
         })
     }
 
-    /// Returns the completions that the probe missed, by group.
-    pub(super) fn missed(&self) -> Vec<(Group, u64)> {
-        Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
+    /// Returns the completions that the probe missed, by group; without flushes if the disk statistics do not include them.
+    pub(super) fn missed(&self, has_flushes: bool) -> Vec<(Group, u64)> {
+        let groups = Group::ALL.into_iter().filter(|group| has_flushes || *group != Group::Flush);
+        groups.map(|group| (group, self.missed[group as usize])).collect()
     }
 }
 
@@ -102,18 +103,18 @@ mod tests {
     fn counts_excess_of_disk_statistics_as_missed() {
         let mut audit = Audit::open(&DiskStats::new([5, 0, 0, 0]), &DiskStats::new([105, 7, 0, 0]), 0);
         audit.check(&DiskStats::new([205, 7, 0, 0]), &DiskStats::new([105, 0, 0, 0]), 0);
-        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 0));
         // Completions that are counted but not accounted yet hide misses only until they are accounted.
         audit.check(&DiskStats::new([300, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
         assert_eq!(
-            audit.missed(),
+            audit.missed(true),
             [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0), (Group::Flush, 0)]
         );
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
-        assert_eq!(audit.missed()[0], (Group::Read, 10));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 10));
         // The number of misses never shrinks.
         audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([260, 9, 0, 0]), 0);
-        assert_eq!(audit.missed()[..2], [(Group::Read, 10), (Group::Write, 1)]);
+        assert_eq!(audit.missed(true)[..2], [(Group::Read, 10), (Group::Write, 1)]);
     }
 
     #[test]
@@ -123,13 +124,13 @@ mod tests {
         audit.tighten(&DiskStats::new([70, 0, 0, 0]), &DiskStats::new([172, 0, 0, 0]));
         audit.tighten(&DiskStats::new([100, 0, 0, 0]), &DiskStats::new([200, 0, 0, 0]));
         audit.check(&DiskStats::new([230, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 0));
         audit.check(&DiskStats::new([240, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.missed()[0], (Group::Read, 10));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 10));
         // A later, larger excess says nothing about the initial one.
         audit.tighten(&DiskStats::new([130, 0, 0, 0]), &DiskStats::new([240, 0, 0, 0]));
         audit.check(&DiskStats::new([241, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.missed()[0], (Group::Read, 11));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 11));
     }
 
     #[test]
@@ -142,17 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn flushes_outside_of_the_disk_statistics_are_not_audited() {
+        let mut audit = Audit::open(&DiskStats::new([0, 0, 0, 3]), &DiskStats::new([0; 4]), 0);
+        audit.check(&DiskStats::new([9, 5, 0, 0]), &DiskStats::new([9, 4, 0, 8]), 0);
+        assert_eq!(audit.missed(false), [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0)]);
+    }
+
+    #[test]
     fn known_loss_is_not_missed() {
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 3);
         audit.check(&DiskStats::new([10, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
-        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 0));
         audit.check(&DiskStats::new([11, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
-        assert_eq!(audit.missed()[0], (Group::Read, 1));
+        assert_eq!(audit.missed(true)[0], (Group::Read, 1));
     }
 
     #[test]
     fn loss_explains_one_completion_in_one_group() {
-        let missed = |audit: &Audit| audit.missed().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
+        let missed =
+            |audit: &Audit| audit.missed(true).into_iter().map(|(_, count)| count).collect::<Vec<_>>();
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 0);
         audit.check(&DiskStats::new([9, 8, 0, 0]), &DiskStats::new([4, 5, 0, 0]), 1);
         assert_eq!(missed(&audit), [5, 2, 0, 0]);

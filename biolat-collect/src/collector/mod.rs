@@ -32,7 +32,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
 use biolat_model::snapshot::{Health, ProbeRuns, Snapshot, WorkloadView};
-use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps, abilities::Ability};
 use biolat_system::{
     host::Host,
     process,
@@ -233,7 +233,7 @@ impl Collector {
             self.workloads.store.add_without_room(growth.without_workload);
             if let Some(known) = self.devices.get_mut(id) {
                 known.has_dispatch_times = growth.split > 0;
-                if growth.bytes > 0 && !self.probe.kernel.records_submission() {
+                if growth.bytes > 0 && !self.probe.kernel.has(Ability::SubmissionTimestamps) {
                     known.has_submission_times = growth.admitted > 0;
                 }
             }

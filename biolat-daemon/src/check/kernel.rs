@@ -1,34 +1,28 @@
-//! Checks the kernel: release, BTF, tracepoint, recursion.
+//! Checks the kernel: architecture, BTF, abilities.
 
 use std::{io, path::Path};
 
 use biolat_probe::{
-    kernel::{Kernel, UnsupportedKernel},
-    release::Release,
+    abilities::{self, Abilities, Ability, Kernels},
+    kernel::{Kernel, REQUIRED, UnsupportedKernel},
 };
 
 use super::finding::Finding;
 
-/// First release in which disks have a sequence number (`diskseq`).
-pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
+/// Abilities that other findings are about.
+const ELSEWHERE: [Ability; 2] = [Ability::RecursionGuard, Ability::CgroupChargedMaps];
 /// Names as printed by `uname -m`.
 const TESTED_MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 
-pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
+pub(super) fn release(found: io::Result<String>, machine: &str) -> Finding {
     const ID: &str = "kernel.release";
-    let release = match found {
-        Ok(release) => release,
+    let name = match found {
+        Ok(release) => format!("Linux {release}"),
         Err(error) => {
             return Finding::note(ID, "kernel", format!("cannot read the kernel release: {error}"))
                 .step("give the mount point of procfs with --procfs");
         }
     };
-    let name = format!("Linux {}.{}", release.0, release.1);
-    if let Err(unsupported) = release.supported() {
-        let Release(major, minor) = Release::OLDEST_SUPPORTED;
-        return Finding::fail(ID, "kernel", unsupported)
-            .step(format!("boot kernel {major}.{minor} or later, preferably 6.1 or later"));
-    }
     if !TESTED_MACHINES.contains(&machine) {
         return Finding::note(
             ID,
@@ -43,7 +37,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
 pub(super) fn recursion(kernel: &Kernel) -> Finding {
     const ID: &str = "kernel.recursion";
     const SUBJECT: &str = "recursion";
-    if kernel.refuses_runs {
+    if kernel.has(Ability::RecursionGuard) {
         return Finding::ok(
             ID,
             SUBJECT,
@@ -52,7 +46,37 @@ pub(super) fn recursion(kernel: &Kernel) -> Finding {
     }
     let text = "the kernel runs the probe recursively: a count can be lost if an interrupt occurs while the probe runs. No \
                 second program is loaded";
-    Finding::note(ID, SUBJECT, text).step("boot kernel 6.1 or later")
+    Finding::note(ID, SUBJECT, text)
+        .step("boot Linux 6.1 or later, or a distribution's kernel with this backport")
+}
+
+/// Lists what the kernel lacks.
+pub(super) fn abilities(abilities: Abilities) -> Finding {
+    const ID: &str = "kernel.abilities";
+    const SUBJECT: &str = "abilities";
+    let lacking = || {
+        let optional = abilities::ALL.iter().filter(|row| !matches!(row.kernels, Kernels::With(_)));
+        optional.filter(|row| !abilities.has(row.ability) && !ELSEWHERE.contains(&row.ability))
+    };
+    if lacking().next().is_none() {
+        return Finding::ok(ID, SUBJECT, "the kernel has all that biolat can use");
+    }
+    let each: Vec<_> = lacking().map(|row| format!("{} ({})", row.title(), row.without)).collect();
+    let text = format!("the kernel lacks {}", each.join("; "));
+    if lacking().any(|row| matches!(row.kernels, Kernels::From(_))) {
+        return Finding::note(ID, SUBJECT, text).step("boot a newer kernel");
+    }
+    Finding::ok(ID, SUBJECT, text)
+}
+
+/// Checks what the host's procfs says of the abilities that biolat requires.
+pub(super) fn requirement(abilities: Abilities) -> Option<Finding> {
+    abilities.missing_requirement().map(|ability| lacks("kernel.abilities", "abilities", ability))
+}
+
+fn lacks(id: &'static str, subject: &str, ability: Ability) -> Finding {
+    let text = format!("the kernel lacks {}", ability.row().title());
+    Finding::fail(id, subject, text).step(format!("boot {REQUIRED}"))
 }
 
 /// Checks the BTF and the tracepoint. Also returns the kernel and the size of its BTF, or `None` if the BTF is not usable.
@@ -95,8 +119,8 @@ fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
             format!("the kernel's BTF has no {what}: biolat does not support this kernel yet"),
         )
         .step("report this with the output of `uname -r`"),
-        Err(_) => Finding::fail(ID, SUBJECT, "the kernel's BTF has no block_rq_complete")
-            .step("boot kernel 5.8 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF"),
+        Err(UnsupportedKernel::Lacks(ability)) => lacks(ID, SUBJECT, ability),
+        Err(UnsupportedKernel::Malformed(malformed)) => Finding::fail(ID, SUBJECT, malformed.to_string()),
     }
 }
 
@@ -104,23 +128,24 @@ fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
 mod tests {
     use std::{io, path::Path};
 
-    use biolat_probe::{kernel::Kernel, release::Release};
+    use biolat_probe::{
+        abilities::{self, Abilities, Ability},
+        kernel::Kernel,
+    };
     use biolat_testing::btf::{modern, without_tracepoint};
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        btf, recursion, release,
+        ELSEWHERE, btf, recursion, release, requirement,
     };
 
     #[test]
     fn releases() {
         for (found, machine, verdict, expected) in [
-            (Ok(Release(6, 12)), "x86_64", Fine, "Linux 6.12"),
-            (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
-            (Ok(Release(5, 10)), "x86_64", Fine, "Linux 5.10"),
-            (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
-            (Ok(Release(6, 12)), "aarch64", Fine, "Linux 6.12"),
-            (Ok(Release(6, 12)), "riscv64", Note, "Linux 6.12 on riscv64"),
+            (Ok("6.12.118".to_owned()), "x86_64", Fine, "Linux 6.12.118"),
+            (Ok("4.18.0-553.el8".to_owned()), "x86_64", Fine, "Linux 4.18.0-553.el8"),
+            (Ok("6.12".to_owned()), "aarch64", Fine, "Linux 6.12"),
+            (Ok("6.12".to_owned()), "riscv64", Note, "Linux 6.12 on riscv64"),
             (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "cannot read"),
         ] {
             let finding = release(found, machine);
@@ -131,13 +156,45 @@ mod tests {
 
     #[test]
     fn second_program_needs_a_kernel_that_refuses_recursion() {
-        let kernel = |refuses_runs| Kernel { refuses_runs, ..Kernel::from_btf(&modern("")).unwrap() };
-        let finding = recursion(&kernel(true));
+        let guarded = Kernel::from_btf(&modern("")).unwrap();
+        let abilities = guarded.abilities.without(Ability::RecursionGuard);
+        let finding = recursion(&guarded);
         assert_eq!((finding.id, finding.verdict), ("kernel.recursion", Fine));
         assert!(finding.text.contains("a second program counts"), "{finding:?}");
-        let finding = recursion(&kernel(false));
+        let finding = recursion(&Kernel { abilities, ..guarded });
         assert_eq!(finding.verdict, Note);
         assert!(finding.text.contains("a count can be lost"), "{finding:?}");
+    }
+
+    /// A kernel with every ability but these.
+    fn all_but(lacking: &[Ability]) -> Abilities {
+        let all = abilities::ALL.iter().map(|row| row.ability);
+        lacking.iter().fold(Abilities::with(all), |abilities, &ability| abilities.without(ability))
+    }
+
+    #[test]
+    fn lists_what_the_kernel_lacks() {
+        let found = |lacking: &[Ability]| super::abilities(all_but(lacking));
+        for complete in [found(&[]), found(&ELSEWHERE), found(&[Ability::Zones, Ability::IoCost])] {
+            assert_eq!((complete.id, complete.verdict), ("kernel.abilities", Fine), "{complete:?}");
+            assert!(complete.text.ends_with("has all that biolat can use"), "{complete:?}");
+        }
+        let removed = found(&[Ability::SubmissionTimestamps]);
+        assert_eq!((removed.verdict, removed.fix.is_empty()), (Fine, true));
+        let old = found(&[Ability::SubmissionTimestamps, Ability::FlushStatistics]);
+        assert_eq!((old.verdict, old.fix.is_empty()), (Note, false));
+        let expected = "the kernel lacks flush statistics (flushes are counted but not audited: the disk statistics do not \
+                        include them); submission timestamps (only devices with io.latency or io.cost have admission latency)";
+        assert_eq!(old.text, expected);
+    }
+
+    #[test]
+    fn kernel_without_the_capability_fails() {
+        assert_eq!(requirement(all_but(&[])), None);
+        let finding = requirement(all_but(&[Ability::BpfCapability])).unwrap();
+        assert_eq!((finding.id, finding.verdict), ("kernel.abilities", Fail));
+        assert_eq!(finding.text, "the kernel lacks bpf capability");
+        assert!(format!("{:?}", finding.fix).contains("RHEL 8.4"), "{finding:?}");
     }
 
     #[test]
@@ -145,7 +202,7 @@ mod tests {
         let path = Path::new("/sys/kernel/btf/vmlinux");
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let missing = || io::Error::from(io::ErrorKind::NotFound);
-        let expected: [(_, &[_], _, _); 6] = [
+        let expected: [(_, &[_], _, _); 7] = [
             (
                 Ok(modern("")),
                 &[("kernel.btf", Fine), ("kernel.tracepoint", Fine)],
@@ -158,8 +215,14 @@ mod tests {
             (
                 Ok(without_tracepoint()),
                 &[("kernel.btf", Fine), ("kernel.tracepoint", Fail)],
-                "no block_rq_complete",
+                "the kernel lacks tracepoint types",
                 "CONFIG_BLOCK",
+            ),
+            (
+                Ok(modern("BPF_MAP_TYPE_RINGBUF")),
+                &[("kernel.btf", Fine), ("kernel.tracepoint", Fail)],
+                "the kernel lacks ring buffers",
+                "RHEL 8.4",
             ),
             (
                 Ok(modern("io_start_time_ns")),

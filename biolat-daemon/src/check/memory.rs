@@ -4,7 +4,6 @@ use std::{fs, path::Path};
 
 use biolat_common::mark::{self, Mark};
 use biolat_model::text::format::mib;
-use biolat_probe::release::Release;
 
 use super::finding::Finding;
 
@@ -137,15 +136,12 @@ pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
     limits.min().filter(|&limit| limit < 1 << 60)
 }
 
-/// Checks the limit on locked memory, on kernels that count maps against it.
-pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: MapSize) -> Option<Finding> {
+/// Checks the limit on locked memory. Only for kernels that count maps against it.
+pub(super) fn locked(limit: u64, may_raise: bool, map_size: MapSize) -> Finding {
     const ID: &str = "memory.locked";
     const SUBJECT: &str = "locked memory";
-    if release > Release::LAST_WITH_MEMLOCK {
-        return None;
-    }
     let needed = map_size.max_bytes() + map_size.other_bytes();
-    Some(if may_raise || limit == libc::RLIM_INFINITY {
+    if may_raise || limit == libc::RLIM_INFINITY {
         Finding::ok(ID, SUBJECT, "no limit")
     } else if limit >= needed {
         Finding::ok(
@@ -162,12 +158,11 @@ pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: Ma
         Finding::fail(ID, SUBJECT, text).step(
             "in the shell that starts biolat: `ulimit -l unlimited`; in a systemd unit: LimitMEMLOCK=infinity",
         )
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use biolat_probe::release::Release;
     use biolat_testing::Tree;
 
     use super::{
@@ -255,13 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn locked_memory_limits_old_kernels_only() {
-        let old = Release(5, 10);
-        assert_eq!(locked(Release(5, 11), 0, false, SMALL), None);
-        assert_eq!(locked(old, 64 << 10, true, SMALL).unwrap().verdict, Fine);
-        assert_eq!(locked(old, libc::RLIM_INFINITY, false, SMALL).unwrap().text, "no limit");
-        assert_eq!(locked(old, MIB, false, SMALL).unwrap().verdict, Fine);
-        let finding = locked(old, 64 << 10, false, SMALL).unwrap();
+    fn compares_maps_with_locked_memory() {
+        assert_eq!(locked(64 << 10, true, SMALL).verdict, Fine);
+        assert_eq!(locked(libc::RLIM_INFINITY, false, SMALL).text, "no limit");
+        assert_eq!(locked(MIB, false, SMALL).verdict, Fine);
+        let finding = locked(64 << 10, false, SMALL);
         assert_eq!((finding.id, finding.verdict), ("memory.locked", Fail));
         assert!(format!("{:?}", finding.fix).contains("ulimit -l unlimited"), "{finding:?}");
     }

@@ -35,7 +35,12 @@ use biolat_collect::{
     device::{self, IdKind, scan_volumes},
 };
 use biolat_model::{device::Selection, interval};
-use biolat_probe::{in_whole_chunks, kernel::Kernel, release::Release, slot_bytes};
+use biolat_probe::{
+    abilities::{Abilities, Ability},
+    in_whole_chunks,
+    kernel::Kernel,
+    slot_bytes,
+};
 use biolat_system::{
     host::Host,
     process::hard_limit,
@@ -86,7 +91,7 @@ pub struct CheckOptions {
     /// Print a JSON document instead of text
     ///
     /// The document has a version, whether everything works, and the findings: id, subject, verdict (ok, note, fail), text and
-    /// fixes. A fix is a command or a step; any one of them is enough.
+    /// fixes. A fix is a command or a step; any one of them is enough. It also lists what the kernel can do.
     #[arg(short, long)]
     pub json: bool,
 
@@ -127,9 +132,9 @@ pub fn run(options: CheckOptions) -> Result<ExitCode> {
             return Ok(EXIT_USAGE.into());
         }
     };
-    let findings = subjects.check()?;
+    let (findings, abilities) = subjects.check()?;
     let output = match is_json {
-        true => json::document(&findings),
+        true => json::document(&findings, abilities),
         false => text::report(&findings, terminal, terminal.width()),
     };
     match io::stdout().lock().write_all(output.as_bytes()) {
@@ -173,7 +178,8 @@ impl Subjects {
         })
     }
 
-    fn check(&self) -> Result<Vec<Finding>> {
+    /// Returns the findings and, if they are known, the kernel's abilities.
+    fn check(&self) -> Result<(Vec<Finding>, Option<Abilities>)> {
         let Host { sysfs, procfs, container_logs, .. } = &self.host;
         // The daemon does the same, so it only needs the capabilities in its permitted set.
         let _ = own_rights::raise();
@@ -184,23 +190,26 @@ impl Subjects {
             )
         })?;
 
-        let release = Release::of(&self.host);
-        let known = release.as_ref().ok().copied();
-        let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
-        let is_supported = known.is_none_or(|release| release.supported().is_ok());
+        let mut findings = vec![kernel::release(self.host.kernel_release(), std::env::consts::ARCH)];
         let path = self.host.btf();
         let (found, kernel) = kernel::btf(&path, fs::read(&path));
         findings.extend(found);
+        let abilities = kernel.as_ref().map(|(kernel, _)| kernel.abilities.on(&self.host));
+        let lacking = abilities.and_then(kernel::requirement);
+        let is_supported = lacking.is_none();
+        findings.extend(lacking.or_else(|| abilities.map(kernel::abilities)));
         findings.extend(kernel.as_ref().map(|(kernel, _)| kernel::recursion(kernel)));
 
         let knows_cgroups = kernel.as_ref().is_none_or(|(kernel, _)| kernel.has_workloads);
-        let ids = ids(kernel.as_ref().map(|(kernel, _)| kernel), known);
+        // Every kernel has the directories.
+        let ids = kernel.as_ref().map_or(IdKind::Directory, |(kernel, _)| IdKind::of(&kernel.layout));
         let devices = self.devices(ids, process.user == 0);
-        let refuses_runs = kernel.as_ref().is_some_and(|(kernel, _)| kernel.refuses_runs);
+        let has = |ability| abilities.map(|abilities| abilities.has(ability));
         let found_volumes =
             scan_volumes(&self.host, ids).map(|found| self.volumes.shown(&self.selection, found));
         let volumes = found_volumes.as_ref().map_or(0, Vec::len);
-        let map_size = map_size(devices.shown, volumes, &self.probe, refuses_runs)?;
+        let map_size =
+            map_size(devices.shown, volumes, &self.probe, has(Ability::RecursionGuard) == Some(true))?;
         let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, btf_bytes)| *btf_bytes));
 
         let rights = rights::capabilities(&process, &program());
@@ -234,8 +243,9 @@ impl Subjects {
         findings.push(memory::counters(map_size, memory::available(procfs)));
         findings.extend(limit);
         let may_raise = process.effective.contains(&CAP_SYS_RESOURCE);
-        let locked = hard_limit(Resource::Memlock);
-        findings.extend(known.and_then(|release| memory::locked(release, locked, may_raise, map_size)));
+        if has(Ability::CgroupChargedMaps) == Some(false) {
+            findings.push(memory::locked(hard_limit(Resource::Memlock), may_raise, map_size));
+        }
         findings.push(files::open_files(hard_limit(Resource::Nofile)));
 
         findings.extend(devices.findings);
@@ -261,21 +271,13 @@ impl Subjects {
         // The daemon reads the web config without the capabilities that let root read any file.
         own_rights::clear_effective().context("cannot drop capabilities")?;
         findings.extend(self.web_config.as_deref().map(auth_modes::auth_modes));
-        Ok(findings)
+        Ok((findings, abilities))
     }
 
     fn devices(&self, ids: IdKind, is_root: bool) -> devices::Devices {
         let root = &self.host.sysfs;
         devices::devices(device::scan(root, ids, |_| None), &self.selection, root, is_root)
     }
-}
-
-fn ids(kernel: Option<&Kernel>, release: Option<Release>) -> IdKind {
-    let has_sequence = match kernel {
-        Some(kernel) => kernel.layout.id_is_sequence != 0,
-        None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
-    };
-    if has_sequence { IdKind::Diskseq } else { IdKind::Directory }
 }
 
 /// Returns the size of the probe's maps at startup, with this number of devices and volumes.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use biolat_common::kernel::KernelLayout;
 use biolat_testing::btf::{Member, Writer};
 
-use super::{Kernel, LinkMembers, UnsupportedKernel};
+use super::{Ability, Kernel, LinkMembers, UnsupportedKernel};
 
 /// Lists the members of a struct with their names. A member that is neither listed nor left out does not compile.
 macro_rules! members {
@@ -24,6 +24,8 @@ macro_rules! members {
     }};
 }
 
+mod abilities;
+mod enterprise;
 mod names;
 mod processes;
 mod volumes;
@@ -114,7 +116,7 @@ fn agrees_with_other_readers_on_every_kernel() {
 
 #[test]
 fn rejects_kernel_without_tracepoints_in_btf() {
-    assert_eq!(Kernel::from_btf(&btf(UNSUPPORTED)), Err(UnsupportedKernel::NoTracepoint));
+    assert_eq!(Kernel::from_btf(&btf(UNSUPPORTED)), Err(UnsupportedKernel::Lacks(Ability::TracepointTypes)));
 }
 
 #[test]
@@ -164,9 +166,16 @@ fn btf(version: &str) -> Vec<u8> {
 }
 
 fn writer(version: &str) -> Writer {
-    let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
+    written(&excerpt(version))
+}
+
+fn excerpt(version: &str) -> String {
+    fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap()
+}
+
+fn written(excerpt: &str) -> Writer {
     let mut records: Vec<ExcerptEntry<'_>> = Vec::new();
-    for line in text.lines().map(Line::new) {
+    for line in excerpt.lines().map(Line::new) {
         match (line.subject, records.last_mut()) {
             ("", Some(record)) => record.entries.push(line),
             _ => records.push(ExcerptEntry { head: line, entries: Vec::new() }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use biolat_model::device::Group;
-use biolat_probe::kernel::Kernel;
+use biolat_probe::{abilities::Ability, kernel::Kernel};
 
 use super::{
     super::{audit::Audit, series_store::SeriesStore},
@@ -46,7 +46,7 @@ impl Devices {
     fn counted(&self, store: &SeriesStore, kernel: &Kernel) -> BTreeMap<u64, DiskStats> {
         let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
         for (key, totals) in store.iter() {
-            let accounts_passthrough = kernel.accounts_passthrough()
+            let accounts_passthrough = kernel.has(Ability::PassthroughStatistics)
                 || self.get(key.device()).is_some_and(|known| known.device.accounts_passthrough);
             if let Some(group) = Group::of(key.op(), &kernel.op_name(key.op()), accounts_passthrough) {
                 counted.entry(key.device()).or_default().add(group, totals.count());

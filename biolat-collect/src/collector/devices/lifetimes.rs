@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use biolat_model::device::{Device, Throttling};
-use biolat_probe::Probe;
+use biolat_probe::{Probe, abilities::Ability};
 
 use super::{
     super::{
@@ -135,7 +135,7 @@ impl Devices {
                 audit: None,
                 was_quiet: false,
                 has_dispatch_times: device.throttling == Throttling::SetUp,
-                has_submission_times: probe.kernel.records_submission(),
+                has_submission_times: probe.kernel.has(Ability::SubmissionTimestamps),
                 spread: Spread::of(store.completions(device.id)),
                 nvme_events: NvmeEvents::default(),
                 device,

@@ -2,10 +2,10 @@
 
 use biolat_common::series::Key;
 use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
-use biolat_probe::Probe;
+use biolat_probe::{Probe, abilities::Ability};
 
 use super::{
-    super::{audit::Audit, series_store::SeriesStore, totals::Totals, workloads::WorkloadStore},
+    super::{series_store::SeriesStore, totals::Totals, workloads::WorkloadStore},
     Devices, KnownDevice,
 };
 use crate::cpus::CpuNodes;
@@ -21,7 +21,8 @@ impl Devices {
         inflight: impl Fn(u64) -> Inflight,
     ) -> Vec<DeviceView> {
         let view = |(id, known): (u64, &KnownDevice)| {
-            known.view(series_views(id, store, workloads, probe), inflight(id), cpu_nodes)
+            let audits_flushes = probe.kernel.has(Ability::FlushStatistics);
+            known.view(series_views(id, store, workloads, probe), inflight(id), cpu_nodes, audits_flushes)
         };
         let mut views: Vec<_> = self.shown().map(view).collect();
         views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
@@ -30,7 +31,13 @@ impl Devices {
 }
 
 impl KnownDevice {
-    fn view(&self, series: Vec<SeriesView>, inflight: Inflight, cpu_nodes: &CpuNodes) -> DeviceView {
+    fn view(
+        &self,
+        series: Vec<SeriesView>,
+        inflight: Inflight,
+        cpu_nodes: &CpuNodes,
+        audits_flushes: bool,
+    ) -> DeviceView {
         let has_total = self.device.iostats;
         let has_split = has_total && self.has_dispatch_times;
         let phases = [has_total && self.has_submission_times, has_split, has_split, has_total];
@@ -40,7 +47,7 @@ impl KnownDevice {
             since: self.since,
             phases,
             series,
-            unseen: self.audit.iter().flat_map(Audit::missed).collect(),
+            unseen: self.audit.iter().flat_map(|audit| audit.missed(audits_flushes)).collect(),
             inflight,
             spread: self.spread.view(self.device.numa_node, cpu_nodes),
             nvme_events: self.nvme_events.view(),
