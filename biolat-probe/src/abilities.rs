@@ -138,8 +138,8 @@ pub static ALL: [Row; 21] = [
     Row {
         ability: Ability::ModuleTypes,
         name: "module_types",
-        // The second if device mapper is built in.
-        found_by: Any(&[Member("module", "btf_data"), Struct("dm_target_io")]),
+        // The second if there are no modules.
+        found_by: Any(&[Member("module", "btf_data"), Not(&Struct("load_info"))]),
         kernels: From("5.11"),
         commit: "bpf: Load and verify kernel module BTFs",
         without: "slow I/Os that pass through a module (dm, md, btrfs) have a file only if their data is in the page cache",

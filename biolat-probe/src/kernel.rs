@@ -58,7 +58,7 @@ pub struct LinkMembers {
 }
 
 /// The kernels with all that biolat requires.
-pub const REQUIRED: &str =
+pub const REQUIRED_KERNEL: &str =
     "Linux 5.8 or later, or a kernel of RHEL 8.4 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF";
 
 /// Why the probe cannot run on this kernel.
@@ -77,7 +77,7 @@ impl std::fmt::Display for UnsupportedKernel {
         match self {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::Lacks(ability) => {
-                write!(f, "this kernel lacks {}: biolat requires {REQUIRED}", ability.row().title())
+                write!(f, "this kernel lacks {}: biolat requires {REQUIRED_KERNEL}", ability.row().title())
             }
             Self::Missing(what) => write!(
                 f,

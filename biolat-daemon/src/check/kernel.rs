@@ -3,8 +3,8 @@
 use std::{io, path::Path};
 
 use biolat_probe::{
-    abilities::{self, Abilities, Ability, Kernels},
-    kernel::{Kernel, REQUIRED, UnsupportedKernel},
+    abilities::{ALL, Abilities, Ability, Kernels, REQUIRED, Row},
+    kernel::{Kernel, REQUIRED_KERNEL, UnsupportedKernel},
 };
 
 use super::finding::Finding;
@@ -50,33 +50,30 @@ pub(super) fn recursion(kernel: &Kernel) -> Finding {
         .step("boot Linux 6.1 or later, or a distribution's kernel with this backport")
 }
 
-/// Lists what the kernel lacks.
-pub(super) fn abilities(abilities: Abilities) -> Finding {
+/// Lists what the kernel lacks. What later kernels have is worth a note.
+pub(super) fn abilities(abilities: Abilities) -> Vec<Finding> {
     const ID: &str = "kernel.abilities";
     const SUBJECT: &str = "abilities";
-    let lacking = || {
-        let optional = abilities::ALL.iter().filter(|row| !matches!(row.kernels, Kernels::With(_)));
-        optional.filter(|row| !abilities.has(row.ability) && !ELSEWHERE.contains(&row.ability))
+    let lacking = |row: &&Row| !abilities.has(row.ability) && !ELSEWHERE.contains(&row.ability);
+    let finding = |row: &Row| {
+        let text = format!("no {}: {}", row.title(), row.without);
+        match row.kernels {
+            _ if REQUIRED.contains(&row.ability) => Some(lacks(ID, SUBJECT, row.ability)),
+            Kernels::From(_) => Some(Finding::note(ID, SUBJECT, text)),
+            Kernels::UpTo(_) => Some(Finding::ok(ID, SUBJECT, text)),
+            Kernels::With(_) => None,
+        }
     };
-    if lacking().next().is_none() {
-        return Finding::ok(ID, SUBJECT, "the kernel has all that biolat can use");
+    let findings: Vec<_> = ALL.iter().filter(lacking).filter_map(finding).collect();
+    if findings.is_empty() {
+        return vec![Finding::ok(ID, SUBJECT, "the kernel has all that biolat can use")];
     }
-    let each: Vec<_> = lacking().map(|row| format!("{} ({})", row.title(), row.without)).collect();
-    let text = format!("the kernel lacks {}", each.join("; "));
-    if lacking().any(|row| matches!(row.kernels, Kernels::From(_))) {
-        return Finding::note(ID, SUBJECT, text).step("boot a newer kernel");
-    }
-    Finding::ok(ID, SUBJECT, text)
-}
-
-/// Checks what the host's procfs says of the abilities that biolat requires.
-pub(super) fn requirement(abilities: Abilities) -> Option<Finding> {
-    abilities.missing_requirement().map(|ability| lacks("kernel.abilities", "abilities", ability))
+    findings
 }
 
 fn lacks(id: &'static str, subject: &str, ability: Ability) -> Finding {
     let text = format!("the kernel lacks {}", ability.row().title());
-    Finding::fail(id, subject, text).step(format!("boot {REQUIRED}"))
+    Finding::fail(id, subject, text).step(format!("boot {REQUIRED_KERNEL}"))
 }
 
 /// Checks the BTF and the tracepoint. Also returns the kernel and the size of its BTF, or `None` if the BTF is not usable.
@@ -129,14 +126,14 @@ mod tests {
     use std::{io, path::Path};
 
     use biolat_probe::{
-        abilities::{self, Abilities, Ability},
+        abilities::{ALL, Abilities, Ability},
         kernel::Kernel,
     };
     use biolat_testing::btf::{modern, without_tracepoint};
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        ELSEWHERE, btf, recursion, release, requirement,
+        ELSEWHERE, btf, recursion, release,
     };
 
     #[test]
@@ -168,7 +165,7 @@ mod tests {
 
     /// A kernel with every ability but these.
     fn all_but(lacking: &[Ability]) -> Abilities {
-        let all = abilities::ALL.iter().map(|row| row.ability);
+        let all = ALL.iter().map(|row| row.ability);
         lacking.iter().fold(Abilities::with(all), |abilities, &ability| abilities.without(ability))
     }
 
@@ -176,22 +173,29 @@ mod tests {
     fn lists_what_the_kernel_lacks() {
         let found = |lacking: &[Ability]| super::abilities(all_but(lacking));
         for complete in [found(&[]), found(&ELSEWHERE), found(&[Ability::Zones, Ability::IoCost])] {
-            assert_eq!((complete.id, complete.verdict), ("kernel.abilities", Fine), "{complete:?}");
+            let [complete] = &complete[..] else { panic!("{complete:?}") };
+            assert_eq!((complete.id, complete.verdict), ("kernel.abilities", Fine));
             assert!(complete.text.ends_with("has all that biolat can use"), "{complete:?}");
         }
-        let removed = found(&[Ability::SubmissionTimestamps]);
-        assert_eq!((removed.verdict, removed.fix.is_empty()), (Fine, true));
         let old = found(&[Ability::SubmissionTimestamps, Ability::FlushStatistics]);
-        assert_eq!((old.verdict, old.fix.is_empty()), (Note, false));
-        let expected = "the kernel lacks flush statistics (flushes are counted but not audited: the disk statistics do not \
-                        include them); submission timestamps (only devices with io.latency or io.cost have admission latency)";
-        assert_eq!(old.text, expected);
+        let old: Vec<_> = old.iter().map(|finding| (finding.verdict, &*finding.text)).collect();
+        let expected = [
+            (
+                Note,
+                "no flush statistics: flushes are counted but not audited: the disk statistics do not include them",
+            ),
+            (
+                Fine,
+                "no submission timestamps: only devices with io.latency or io.cost have admission latency",
+            ),
+        ];
+        assert_eq!(old, expected);
     }
 
     #[test]
     fn kernel_without_the_capability_fails() {
-        assert_eq!(requirement(all_but(&[])), None);
-        let finding = requirement(all_but(&[Ability::BpfCapability])).unwrap();
+        let findings = super::abilities(all_but(&[Ability::BpfCapability]));
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((finding.id, finding.verdict), ("kernel.abilities", Fail));
         assert_eq!(finding.text, "the kernel lacks bpf capability");
         assert!(format!("{:?}", finding.fix).contains("RHEL 8.4"), "{finding:?}");

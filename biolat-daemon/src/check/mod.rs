@@ -195,9 +195,8 @@ impl Subjects {
         let (found, kernel) = kernel::btf(&path, fs::read(&path));
         findings.extend(found);
         let abilities = kernel.as_ref().map(|(kernel, _)| kernel.abilities.on(&self.host));
-        let lacking = abilities.and_then(kernel::requirement);
-        let is_supported = lacking.is_none();
-        findings.extend(lacking.or_else(|| abilities.map(kernel::abilities)));
+        let is_supported = abilities.is_some_and(|abilities| abilities.missing_requirement().is_none());
+        findings.extend(abilities.into_iter().flat_map(kernel::abilities));
         findings.extend(kernel.as_ref().map(|(kernel, _)| kernel::recursion(kernel)));
 
         let knows_cgroups = kernel.as_ref().is_none_or(|(kernel, _)| kernel.has_workloads);
