@@ -21,7 +21,6 @@ mod options;
 mod plain;
 pub mod processes;
 mod programs;
-pub mod release;
 mod series_maps;
 mod slot_arrays;
 mod slow;

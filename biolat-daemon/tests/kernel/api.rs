@@ -11,13 +11,13 @@ use std::{
 
 use biolat_common::series::Phase;
 use biolat_model::{snapshot::Snapshot, text::time::unix_seconds};
-use biolat_probe::release::Release;
-use biolat_system::host::Host;
 
 use crate::support::{
     daemon::{self, Daemon, biolat, wait_for},
     figures::Figures,
-    http, load,
+    http,
+    kernel::{self, Ability},
+    load,
     loop_device::LoopDevice,
     native::decode,
 };
@@ -136,12 +136,12 @@ fn node_name_replaces_host_name() {
     assert!(shown.contains(" on node1 at http://127.0.0.1:"), "{shown}");
 }
 
-/// Since Linux 6.18, admission latency needs io.cost, which no device here uses. A missing figure must not look like a wait of
-/// zero.
+/// Without submission timestamps, admission latency needs io.cost, which no device here uses. A missing figure must not look like
+/// a wait of zero.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn admission_is_available_before_linux_6_18() {
-    let is_known = Release::of(&Host::default()).unwrap() < Release(6, 18);
+fn admission_is_available_with_submission_timestamps() {
+    let is_known = kernel::has(Ability::SubmissionTimestamps);
     let device = LoopDevice::attach("admission", true);
     let daemon = Daemon::of(&device.name);
     load::mixed(&device.path());

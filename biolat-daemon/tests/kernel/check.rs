@@ -14,8 +14,8 @@ use crate::support::{
     Folder,
     block::{attribute, set_attribute},
     daemon::{Daemon, program},
+    diskstats::{FLUSH, Stat},
     figures::Figures,
-    kernel::{self, Release},
     loop_device::LoopDevice,
     run,
 };
@@ -46,6 +46,10 @@ fn root_passes_every_check() {
     }
     let text = finding(&output, "probe.load")["text"].clone();
     assert!(text.as_str().unwrap().starts_with("the kernel accepts it"), "{text}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let flushes = document["abilities"].as_array().unwrap();
+    let flushes = flushes.iter().find(|ability| ability["name"] == "flush_statistics").unwrap();
+    assert_eq!(flushes["available"], Stat::of(&device.name).has(FLUSH));
 }
 
 /// The daemon allocates the predicted counters, plus a few slots for other devices that do I/O in the meantime.
@@ -76,7 +80,10 @@ fn daemon_allocates_predicted_memory() {
     assert!(text.contains(&expected), "{text} does not contain {expected}");
     let recursion = finding(&output, "kernel.recursion");
     let has_second = recursion["text"].as_str().unwrap().contains("a second program counts");
-    assert_eq!(has_second, kernel::release() >= Release(6, 1), "{recursion}");
+    // The function came with the recursion guard.
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap();
+    let has_guard = symbols.lines().any(|line| line.ends_with(" bpf_prog_inc_misses_counter"));
+    assert_eq!(has_second, has_guard, "{recursion}");
     assert_eq!(text.ends_with("; twice as much once the second program is attached"), has_second, "{text}");
     assert!(
         text.starts_with(&format!("{:.1} MiB of counters", slots * cpus * bytes / 1_048_576.0)),

@@ -14,7 +14,7 @@ use crate::support::{
     daemon::Daemon,
     diskstats::READ,
     figures::Figures,
-    kernel::{self, Release},
+    kernel::{self, Ability},
     load::{self, Target},
     null_blk::NullBlk,
     passthrough::{nvme_identify, nvme_io, scsi_inquiry},
@@ -96,11 +96,6 @@ fn timeout_counts_once() {
     assert!((10.0..12.0).contains(&seconds), "{seconds} s in total for four requests of 2.5 s");
 }
 
-/// Whether this kernel timestamps passthrough commands by default, which gives them a latency.
-fn passthrough_has_timestamps() -> bool {
-    kernel::release() < Release(6, 8)
-}
-
 /// Sends passthrough commands and asserts that they are counted, or lost as `passthrough` if the kernel does not timestamp them.
 /// Where the kernel accounts them, its count must match.
 fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
@@ -111,7 +106,7 @@ fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce())
     let growth = compare(device, &before, &after);
     let counted = growth.latencies("total", op);
     let lost = growth.lost("passthrough");
-    let expected = if passthrough_has_timestamps() { (commands, 0) } else { (0, commands) };
+    let expected = if kernel::has(Ability::PassthroughTimestamps) { (commands, 0) } else { (0, commands) };
     assert_eq!((counted, lost), expected, "{op}: counted and lost");
     assert_eq!(after.figures.missed(device), 0);
 }
@@ -132,9 +127,11 @@ fn solo() -> (String, PathBuf) {
     (name, Path::new("/dev").join(controller.file_name().unwrap()))
 }
 
-/// Reason under which commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
-fn admin_command_loss_reason() -> &'static str {
-    if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" }
+/// Reason under which commands without a disk are lost. Kernels that account passthrough commands on demand also mark them as not
+/// accounted.
+fn admin_command_loss_reason(name: &str) -> &'static str {
+    let is_on_demand = Path::new("/sys/block").join(name).join("queue/iostats_passthrough").exists();
+    if is_on_demand { "passthrough" } else { "no_disk" }
 }
 
 #[test]
@@ -145,7 +142,7 @@ fn nvme_admin_commands_are_lost() {
     let before = daemon.fresh();
     nvme_identify(&controller, 30);
     let after = daemon.fresh();
-    let reason = admin_command_loss_reason();
+    let reason = admin_command_loss_reason(&name);
     assert_eq!(after.lost(reason) - before.lost(reason), 30, "lost as {reason}");
     assert_eq!(after.missed(&name), 0);
 }
@@ -156,7 +153,7 @@ fn nvme_admin_commands_are_lost() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn many_probes_survive_admin_commands() {
     let (name, controller) = solo();
-    let reason = admin_command_loss_reason();
+    let reason = admin_command_loss_reason(&name);
     let mut daemons = Vec::new();
     for _ in 0..6 {
         daemons.push(Daemon::of(&name));

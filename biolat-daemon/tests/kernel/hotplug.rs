@@ -14,7 +14,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
     figures::Figures,
-    kernel,
+    kernel::{self, Ability},
     load::Target,
     loop_device::LoopDevice,
     settled::settled,
@@ -57,7 +57,7 @@ fn reused_device_number_is_new_series() {
     assert_eq!(second.figures.lost("no_room") + second.figures.lost("unknown_device"), 0);
     let now = second.figures.label("biolat_device_info", &info, "diskseq").unwrap();
     assert_eq!(now, attribute(name, "diskseq"));
-    assert_eq!(now != sequence, kernel::has_disk_sequences());
+    assert_eq!(now != sequence, kernel::has(Ability::DiskSequences));
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
 }
 
@@ -98,8 +98,8 @@ fn does_not_log_removal_of_hidden_devices() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn collection_that_finds_device_gone_does_not_count_it() {
-    if !kernel::has_disk_sequences() {
-        return kernel::skip(kernel::SAME_LOOP_DEVICE);
+    if kernel::is_skipped_without(Ability::DiskSequences) {
+        return;
     }
     let device = LoopDevice::attach("unnoticed", true);
     let host = Host::default();

@@ -17,7 +17,7 @@ use crate::support::{
     diskstats::{READ, WRITE},
     fd_store::FdStore,
     figures::Figures,
-    kernel,
+    kernel::{self, Ability},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     run,
@@ -211,8 +211,8 @@ fn failed_io_between_collections_stays_in_log() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn device_replaced_while_no_daemon_runs() {
-    if !kernel::has_disk_sequences() {
-        return kernel::skip(kernel::SAME_LOOP_DEVICE);
+    if kernel::is_skipped_without(Ability::DiskSequences) {
+        return;
     }
     let device = LoopDevice::attach("other", true);
     let name = device.name.as_str();

@@ -63,11 +63,11 @@ fn host() -> Host {
 }
 
 /// Returns a probe that always reads a dispatch time of zero, as the kernel leaves it in requests of a queue without statistics.
-/// Not every machine has such a queue.
+/// Not every machine has such a queue. This member is zero in every request of a bio.
 fn probe_without_dispatch_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
     let mut kernel = Kernel::from_btf(&types).unwrap();
-    let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
+    let zero = Btf::parse(&types).unwrap().member_offset("request", "end_io_data").unwrap();
     kernel.layout.io_start_time_ns = zero;
     let options = Options { sizes: false, workloads: 0, ..Options::default() };
     Probe::attach(kernel, &host(), 4, &options).unwrap()
@@ -78,10 +78,10 @@ fn probe_without_dispatch_times() -> Probe {
 fn total_is_complete_without_dispatch_times() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
+    let probe = probe_without_dispatch_times();
+    let found = device::scan(&host().sysfs, IdKind::of(&probe.kernel.layout), |_| None).unwrap();
     let before = Stat::of(&device.name).completions(READ);
     let target = Target::open(&device.path());
-    let probe = probe_without_dispatch_times();
     target.read(100);
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 100);
     // From here on the series is in the table, so both paths of the probe are tested.

@@ -9,13 +9,7 @@ use std::{fs, path::Path, process::Command};
 use biolat_model::{io_names::class, snapshot::SlowIo};
 
 use crate::support::{
-    block,
-    daemon::Daemon,
-    kernel::{Release, release},
-    mount::Mount,
-    null_blk::NullBlk,
-    run,
-    slow_log::all_slow_ios,
+    block, daemon::Daemon, kernel, load::Target, mount::Mount, null_blk::NullBlk, run, slow_log::all_slow_ios,
 };
 
 /// Every I/O of such a disk is slow: the daemon records I/Os of at least 33 ms.
@@ -155,18 +149,14 @@ fn check_file_system(file_system: &str, device: &str, label: &str, is_visible: i
     fs::write(&file, vec![1; 4 << 20]).unwrap();
     run("sync", &[]);
     let daemon = daemon(&[]);
-    for load in &LOADS {
+    for load in LOADS.iter().filter(|load| !load.label.contains("io_uring") || kernel::allows_io_uring()) {
         let (mut ios, pid) = recorded(&daemon, || load.run(&file));
         // Reading does not write, but the file system may do so in the background.
         ios.retain(|io| io.op == "read" || load.label.contains("write"));
         let (files, processes) = check(&ios, file.to_str().unwrap(), pid);
         let data = ios.iter().filter(|io| io.names.class.as_deref().is_none_or(|class| class == class::FILE));
         let data = data.count();
-        let Release(major, minor) = release();
-        println!(
-            "names: {major}.{minor} | {label} | {} | file {files} of {data} | process {processes} of {files}",
-            load.label
-        );
+        println!("names: {label} | {} | file {files} of {data} | process {processes} of {files}", load.label);
         for io in ios.iter().filter(|io| io.names.file.is_none() || io.names.process.is_none()).take(3) {
             println!("  {} {:?}", io.op, io.names);
         }
@@ -195,11 +185,36 @@ fn names_files_and_processes_on_xfs() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn names_files_and_processes_on_btrfs() {
+    if !kernel::has_file_system("btrfs") {
+        return kernel::skip("there is no btrfs");
+    }
     let disk = slow_disk();
+    let writes_directly = btrfs_writes_directly();
     check_file_system("btrfs", &disk.name, "btrfs", |load| match load.label {
-        // Since 6.14, btrfs turns a direct write into a buffered one if the file has checksums.
-        "direct write, sync" => (Release(6, 2)..Release(6, 14)).contains(&release()),
-        // Before 6.2, a btrfs bio does not lead to its inode, and the buffer of a direct I/O belongs to the process.
-        label => release() >= Release(6, 2) || !label.starts_with("direct"),
+        "direct write, sync" => btrfs_bios_lead_to_inode() && writes_directly,
+        label => btrfs_bios_lead_to_inode() || !label.starts_with("direct"),
     });
+}
+
+/// Otherwise the buffer of a direct I/O on btrfs leads to the process, and nothing to the file. Since Linux 6.2.
+fn btrfs_bios_lead_to_inode() -> bool {
+    kernel::module_has_member("btrfs", "btrfs_bio", "inode")
+}
+
+/// Whether direct writes on btrfs bypass the page cache. Since Linux 6.14 they do not if the file has checksums.
+fn btrfs_writes_directly() -> bool {
+    const BLOCKS: u64 = 1024;
+    let dirtied = || {
+        let counters = fs::read_to_string("/proc/vmstat").unwrap();
+        let count = counters.lines().find_map(|line| line.strip_prefix("nr_dirtied ")).unwrap();
+        count.parse::<u64>().unwrap()
+    };
+    let disk = NullBlk::in_memory(&[]);
+    let mount = Mount::with_new("btrfs", "names-direct", &disk.path());
+    let file = Path::new(mount.place()).join("data");
+    fs::write(&file, vec![1; 4096 * BLOCKS as usize]).unwrap();
+    run("sync", &[]);
+    let before = dirtied();
+    Target::open(&file).write(BLOCKS);
+    dirtied() - before < BLOCKS
 }

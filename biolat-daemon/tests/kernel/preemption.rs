@@ -28,7 +28,7 @@ use crate::support::{
     bpf_file_system::BpfFileSystem,
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
-    kernel::{self, Release},
+    kernel::{self, Ability},
     load::{StopFlag, pin_to_cpu},
     null_blk::NullBlk,
     scsi_debug::{Fault, ScsiDebug},
@@ -48,7 +48,7 @@ fn load_time() -> Duration {
 
 /// Whether the kernel preempts programs on tracepoints.
 fn preempts_programs() -> bool {
-    kernel::release() >= Release(7, 0)
+    !kernel::has(Ability::UnpreemptedRuns)
 }
 
 fn exceeds_loss_limit(lost: u64, completions: u64) -> bool {
@@ -251,9 +251,9 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
 }
 
 /// Provokes refused completions, with interrupts and, where possible, preempted tasks, until the understudy is attached. Does
-/// nothing on kernels before 6.1.
+/// nothing on kernels that do not refuse any.
 pub(crate) fn attach_understudy(daemon: &Daemon) {
-    if kernel::release() < Release(6, 1) {
+    if !kernel::has(Ability::RecursionGuard) {
         return;
     }
     let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
@@ -321,8 +321,8 @@ fn two_readers_on_one_cpu() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn polling_reader_and_plain_reader() {
-    if kernel::release() < Release(5, 16) {
-        return kernel::skip("null_blk has no polling queues before 5.16");
+    if !NullBlk::can_poll() {
+        return kernel::skip("null_blk has no polling queues");
     }
     let polled = NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2"), ("poll_queues", "2")]);
     let other = in_task();
@@ -392,7 +392,7 @@ fn counts_refused_requeues() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn keeps_understudy() {
     if !preempts_programs() {
-        return kernel::skip("before 7.0 the kernel does not preempt the probe");
+        return kernel::skip("this kernel does not preempt the probe");
     }
     let _unthrottled = Unthrottled::new();
     let (one, two) = (in_task(), in_task());

@@ -9,7 +9,7 @@ use crate::{
         daemon::Daemon,
         diskstats::{FLUSH, READ, WRITE},
         fio::write_in_batches,
-        kernel::{self, Release},
+        kernel::{self, Ability},
         load::{self, SpinBarrier, Target},
         null_blk::NullBlk,
         run,
@@ -193,6 +193,9 @@ fn zone_ops_are_exact() {
     const CLOSE: libc::Ioctl = 0x4010_1287;
     const FINISH: libc::Ioctl = 0x4010_1288;
     const RESET: libc::Ioctl = 0x4010_1283;
+    if kernel::is_skipped_without(Ability::Zones) {
+        return;
+    }
     let zone_sectors = 4 << 11;
     let disk =
         NullBlk::in_memory(&[("zoned", "1"), ("zone_size", "4"), ("zone_nr_conv", "0"), ("discard", "0")]);
@@ -225,10 +228,13 @@ fn zone_ops_are_exact() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn zone_appends_are_exact() {
-    if kernel::release() < Release(5, 12) {
-        return kernel::skip("btrfs, which uses zone appends, has no zoned mode before 5.12");
+    if kernel::is_skipped_without(Ability::Zones) {
+        return;
     }
-    run("modprobe", &["btrfs"]);
+    if !kernel::has_file_system("btrfs") || !kernel::module_has_member("btrfs", "btrfs_fs_info", "zone_size")
+    {
+        return kernel::skip("there is no btrfs with a zoned mode, which uses zone appends");
+    }
     let disk =
         NullBlk::in_memory(&[("zoned", "1"), ("zone_size", "4"), ("zone_nr_conv", "0"), ("discard", "0")]);
     let path = disk.path();

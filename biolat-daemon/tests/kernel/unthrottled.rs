@@ -27,7 +27,9 @@ const STATS_BIT_BEFORE_6_12: u64 = 20;
 fn queue_address(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
     let event = tracing.join("events/biolat/dispatch");
-    let definition = "p:biolat/dispatch blk_mq_start_request queue=+0($arg1):x64";
+    // Not `$arg1`, which Linux 4.18 does not know.
+    let first_argument = if cfg!(target_arch = "aarch64") { "%x0" } else { "%di" };
+    let definition = format!("p:biolat/dispatch blk_mq_start_request queue=+0({first_argument}):x64");
     fs::write(tracing.join("kprobe_events"), definition).unwrap();
     // SAFETY: no precondition.
     let own = unsafe { libc::gettid() };

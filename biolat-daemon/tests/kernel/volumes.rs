@@ -16,7 +16,7 @@ use crate::support::{
     diskstats::{DISCARD, Fields, READ, Stat, WRITE},
     dm::Mapped,
     figures::Figures,
-    kernel::{Release, release},
+    kernel::{self, Ability},
     load::Target,
     md::Array,
     null_blk::NullBlk,
@@ -172,8 +172,8 @@ fn counts_equal_those_of_md() {
         let disks = [disk(), disk(), disk(), disk()];
         let count = if level == 5 { 3 } else { 2 };
         let _array = Array::create(level, &disks[..count]);
-        // Before 5.12 such an array passes its bios on, and nothing tells when they end.
-        if level == 0 && release() < Release(5, 12) {
+        // Such an array may pass its bios on, and then nothing tells when they end.
+        if level == 0 && !kernel::has(Ability::Raid0Ends) {
             let daemon = daemon();
             wait_until_shown(&daemon, "md0");
             Target::open(&block::path("md0")).read(100);
@@ -295,14 +295,14 @@ fn waits_while_suspended_count() {
     assert!((0.5..1.5).contains(&told), "{told}");
 }
 
-/// Since Linux 7.0 a program may be preempted, and then the kernel refuses to run it on that CPU. In an emulated machine, where
-/// programs take long, with many writers on two CPUs, that is frequent.
+/// Where a program may be preempted, the kernel then refuses to run it on that CPU. In an emulated machine, where programs take
+/// long, with many writers on two CPUs, that is frequent.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn understudies_count_refused_runs() {
     const BLOCKS: u64 = 2_000;
-    if release() < Release(7, 0) {
-        return;
+    if kernel::has(Ability::UnpreemptedRuns) {
+        return kernel::skip("this kernel does not preempt programs");
     }
     let disk = disk();
     let mapped = linear(&disk);

@@ -19,6 +19,8 @@ echo 0 > /sys/kernel/debug/tracing/options/record-cmd
 # Make the kernel log hung tasks with their stacks well before the run times out.
 echo 50 > /proc/sys/kernel/hung_task_timeout_secs
 echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
+# RHEL 9 forbids io_uring.
+if [ -e /proc/sys/kernel/io_uring_disabled ]; then echo 0 > /proc/sys/kernel/io_uring_disabled; fi
 for module in virtio_pci virtio_blk virtio_scsi vmw_pvscsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
 modprobe configfs; mount -t configfs config /sys/kernel/config
 modprobe null_blk nr_devices=0

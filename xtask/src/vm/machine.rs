@@ -129,9 +129,11 @@ impl Machine {
         const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
         // On a busy host, the emulated timer can be late, and the kernel panics if it concludes that the timer does not work.
         const LATE_TIMER: &str = "no_timer_check";
+        // RHEL 8 has it, but not by default.
+        const MULTIPATH: &str = "nvme_core.multipath=Y";
         let console = platform.console;
         let options = format!(
-            "console={console} loglevel=5 panic=-1 {LATE_TIMER} {WITHOUT_HARDENING}{}",
+            "console={console} loglevel=5 panic=-1 {LATE_TIMER} {WITHOUT_HARDENING} {MULTIPATH}{}",
             self.kernel_options()
         );
         command.arg("-append").arg(options);

@@ -86,7 +86,7 @@ fn ended_process_is_not_named() {
         for io in &ios {
             match &io.names.file {
                 Some(file) => assert_eq!(file.shown_path(), path.to_str().unwrap(), "{io:?}"),
-                // Before 5.11, the superblock.
+                // The superblock, without BTF of modules.
                 None => assert!(io.names.file_unknown.is_some(), "{io:?}"),
             }
             match &io.names.process {

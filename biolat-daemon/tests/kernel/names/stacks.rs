@@ -3,16 +3,16 @@
 use super::{Load, check_file_system, slow_disk};
 use crate::support::{
     dm::Mapped,
-    kernel::{Release, release},
+    kernel::{self, Ability},
     md::Array,
     run,
 };
 
 const SECTORS: u64 = 256 << 11;
 
-/// Modules have BTF since 5.11. Before, only pages of the page cache lead to a file, if the volume passes them on.
+/// Without BTF of modules, only pages of the page cache lead to a file, if the volume passes them on.
 fn sees_through_modules(load: &Load) -> bool {
-    release() >= Release(5, 11) || !load.label.starts_with("direct") && !load.label.contains("write")
+    kernel::has(Ability::ModuleTypes) || !load.label.starts_with("direct") && !load.label.contains("write")
 }
 
 #[test]

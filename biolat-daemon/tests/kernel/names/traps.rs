@@ -19,15 +19,8 @@ use biolat_model::{
     snapshot::SlowIo,
 };
 
-use super::{daemon, recorded, slow_disk, slow_disk_with};
-use crate::support::{
-    Folder,
-    daemon::Daemon,
-    kernel::{Release, release},
-    load::Target,
-    mount::Mount,
-    run,
-};
+use super::{btrfs_bios_lead_to_inode, daemon, recorded, slow_disk, slow_disk_with};
+use crate::support::{Folder, daemon::Daemon, kernel, load::Target, mount::Mount, run};
 
 pub(super) const PAGE: usize = 4096;
 
@@ -204,7 +197,7 @@ fn names_are_complete() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn buffer_is_not_the_file() {
-    for file_system in ["ext4", "btrfs"] {
+    for file_system in ["ext4", "btrfs"].into_iter().filter(|name| kernel::has_file_system(name)) {
         let disk = slow_disk();
         let mount = Mount::with_new(file_system, "names-buffer", &disk.path());
         let shared = Folder::new("names-shared", true);
@@ -226,7 +219,7 @@ fn buffer_is_not_the_file() {
                         assert!(io.names.file_unknown.as_ref().unwrap().starts_with("direct I/O"), "{io:?}")
                     }
                 }
-                assert!(io.names.file.is_some() || file_system == "btrfs" && release() < Release(6, 2));
+                assert!(io.names.file.is_some() || file_system == "btrfs" && !btrfs_bios_lead_to_inode());
             }
         }
     }
@@ -243,6 +236,9 @@ fn create_in_memory(folder: &Folder) -> File {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn shared_buffer_names_no_relative() {
+    if !kernel::has_file_system("btrfs") {
+        return kernel::skip("there is no btrfs");
+    }
     let disk = slow_disk();
     let mount = Mount::with_new("btrfs", "names-fork", &disk.path());
     let daemon = daemon(&[]);

@@ -66,7 +66,7 @@ fn count_removals(daemon: &Daemon, device: &NullBlk) -> usize {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn device_removed_during_preempted_run() {
     if !preempts_programs() {
-        return kernel::skip("before 7.0 the kernel does not preempt the probe");
+        return kernel::skip("this kernel does not preempt the probe");
     }
     let rounds = std::env::var("BIOLAT_TEST_REMOVALS").map_or(20, |rounds| rounds.parse().unwrap());
     set_preemption("full");

@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt as _, path::PathB
 use biolat_common::{kernel::directory_id, series::Key};
 use serde_json::Value;
 
-use super::{block, kernel, run};
+use super::{
+    block,
+    kernel::{self, Ability},
+    run,
+};
 
 /// IDs of the probe's programs.
 pub(crate) fn programs() -> BTreeSet<u64> {
@@ -46,7 +50,7 @@ pub(crate) fn refused_requeues(pid: u32) -> u64 {
 
 /// Returns the number of a device's series in the probe's table.
 pub(crate) fn series_in_table(device: &str) -> usize {
-    let id = if kernel::has_disk_sequences() {
+    let id = if kernel::has(Ability::DiskSequences) {
         block::number(device, "diskseq")
     } else {
         directory_id(fs::metadata(format!("/sys/block/{device}")).unwrap().ino())

@@ -4,7 +4,7 @@ use std::{fs, sync::LazyLock};
 
 use biolat_probe::btf::Btf;
 
-use super::kernel::{Release, release};
+use super::kernel::{self, Ability};
 
 /// Fields of `/sys/block/<device>/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ static OPS: LazyLock<Vec<(String, &str)>> = LazyLock::new(|| {
     let btf = Btf::parse(&types).unwrap();
     let ops = ["req_op", "req_opf"].into_iter().flat_map(|name| btf.enumerators(name));
     let ops = ops.filter_map(|(name, number)| Some((name.strip_prefix("REQ_OP_")?.to_lowercase(), number)));
-    let is_accounted = |op: &str| !is_passthrough(op) || release() < Release(5, 18);
+    let is_accounted = |op: &str| !is_passthrough(op) || kernel::has(Ability::PassthroughStatistics);
     // On some kernels, some zone ops have even numbers and are accounted as reads.
     let group = |op: &str, number| match op {
         "discard" => DISCARD,
@@ -72,6 +72,11 @@ impl Stat {
         Self(text.split_whitespace().map(|field| field.parse().unwrap()).collect())
     }
 
+    /// Whether the kernel accounts this group.
+    pub(crate) fn has(&self, group: Fields) -> bool {
+        self.0.len() > group.completions
+    }
+
     pub(crate) fn completions(&self, group: Fields) -> u64 {
         self.0[group.completions]
     }
@@ -96,6 +101,6 @@ impl Stat {
 
     /// Returns the completions of all groups.
     pub(crate) fn all_completions(&self) -> u64 {
-        GROUPS.iter().map(|&group| self.completions(group)).sum()
+        GROUPS.into_iter().filter(|&group| self.has(group)).map(|group| self.completions(group)).sum()
     }
 }

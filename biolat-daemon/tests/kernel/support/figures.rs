@@ -12,7 +12,12 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
 };
 use prost::Message as _;
 
-use super::{diskstats::Fields, http, kernel, native::decode};
+use super::{
+    diskstats::Fields,
+    http,
+    kernel::{self, Ability},
+    native::decode,
+};
 
 pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
@@ -72,7 +77,7 @@ impl Figures {
             }
             let undispatched = count - self.latencies("device", device, op);
             let failed = self.value("biolat_failed_ios_total", &[("device", device)]);
-            let is_scan = op == "read" && kernel::scans_partitions_without_dispatch_times();
+            let is_scan = op == "read" && !kernel::has(Ability::DispatchedScans);
             let of_scan = if is_scan { SCAN_READS } else { 0.0 };
             assert!(
                 undispatched as f64 <= failed + of_scan,

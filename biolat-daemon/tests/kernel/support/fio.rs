@@ -7,7 +7,12 @@ use std::{
 
 use serde_json::Value;
 
-use super::run;
+use super::{kernel, run};
+
+/// The option for asynchronous I/O.
+fn asynchronous() -> &'static str {
+    if kernel::allows_io_uring() { "--ioengine=io_uring" } else { "--ioengine=libaio" }
+}
 
 /// fio's report on random direct reads.
 pub(crate) struct Report(Value);
@@ -21,7 +26,7 @@ impl Report {
     /// Reads sequentially. fio polls for each completion, so its latencies do not include a wakeup.
     pub(crate) fn of_polled_reads(device: &Path, count: u32) -> Self {
         let size = format!("--io_size={}", u64::from(count) * 4096);
-        let polled = ["--bs=4k", "--ioengine=io_uring", "--iodepth=1", "--iodepth_batch_complete_min=0"];
+        let polled = ["--bs=4k", asynchronous(), "--iodepth=1", "--iodepth_batch_complete_min=0"];
         Self::of("fio", &[&polled[..], &["--norandommap", &size]].concat(), device)
     }
 
@@ -58,8 +63,7 @@ impl Report {
 pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
     let file = format!("--filename={}", device.display());
     let size = format!("--size={}", blocks * 4096);
-    let batches =
-        ["--ioengine=io_uring", "--iodepth=16", "--iodepth_batch=16", "--iodepth_batch_complete_min=16"];
+    let batches = [asynchronous(), "--iodepth=16", "--iodepth_batch=16", "--iodepth_batch_complete_min=16"];
     run(
         "fio",
         &[&["--name=writes", "--rw=write", "--direct=1", "--bs=4k", &file, &size][..], &batches].concat(),

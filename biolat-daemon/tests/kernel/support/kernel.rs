@@ -1,34 +1,63 @@
-//! Features of the running kernel.
+//! What the running kernel can do: the same facts as the daemon's, and a few about drivers and file systems.
 
-pub(crate) use biolat_probe::release::Release;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    sync::LazyLock,
+};
 
+pub(crate) use biolat_probe::abilities::Ability;
+use biolat_probe::{btf::Btf, kernel::Kernel, kernel_btf};
 use biolat_system::host::Host;
 
-pub(crate) fn release() -> Release {
-    Release::of(&Host::default()).unwrap()
+static KERNEL: LazyLock<Kernel> =
+    LazyLock::new(|| Kernel::from_btf(&kernel_btf(&Host::default()).unwrap()).unwrap());
+
+pub(crate) fn kernel() -> &'static Kernel {
+    &KERNEL
 }
 
-/// Whether disks have sequence numbers, which Linux 5.15 added.
-pub(crate) fn has_disk_sequences() -> bool {
-    release() >= Release(5, 15)
+pub(crate) fn has(ability: Ability) -> bool {
+    kernel().has(ability)
 }
 
-/// Reason why a test with loop devices cannot run without sequence numbers: a loop device that is attached to another file still
-/// looks like the same disk.
-pub(crate) const SAME_LOOP_DEVICE: &str =
-    "before 5.15 a loop device with another file looks like the same disk, unless a scan ran in between";
+/// Prints that this kernel lacks what the calling test needs, if it does. The test then returns.
+pub(crate) fn is_skipped_without(ability: Ability) -> bool {
+    if !has(ability) {
+        let row = ability.row();
+        skip(&format!("this kernel has no {}: {}", row.title(), row.without));
+    }
+    !has(ability)
+}
 
-/// Whether the kernel scans the partitions of a new disk before it sets up the queue, so these reads have no dispatch time.
-///
-/// <https://github.com/torvalds/linux/commit/75f4dca59694>
-pub(crate) fn scans_partitions_without_dispatch_times() -> bool {
-    release() < Release(5, 15)
+/// Whether programs can use io_uring.
+pub(crate) fn allows_io_uring() -> bool {
+    // Older kernels have no such setting.
+    let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    has(Ability::IoUring) && setting.map_or(true, |setting| setting.trim() == "0")
+}
+
+/// Whether the kernel has a file system, perhaps as a module.
+pub(crate) fn has_file_system(name: &str) -> bool {
+    let _ = Command::new("modprobe").args(["-q", name]).stderr(Stdio::null()).status();
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    known.lines().any(|line| line.split_whitespace().next_back() == Some(name))
+}
+
+/// Whether a struct of a loaded module, which may be built in, has this member.
+pub(crate) fn module_has_member(module: &str, structure: &str, member: &str) -> bool {
+    let vmlinux = kernel_btf(&Host::default()).unwrap();
+    let vmlinux = Btf::parse(&vmlinux).unwrap();
+    let module = fs::read(Path::new("/sys/kernel/btf").join(module)).ok();
+    let module = module.as_ref().map(|bytes| vmlinux.parse_module(bytes).unwrap());
+    module.iter().chain([&vmlinux]).any(|btf| btf.member_offset(structure, member).is_some())
 }
 
 /// Raises the locked memory limit of this process and its children, as the systemd unit does, on kernels where BPF maps count
 /// against it.
 pub(crate) fn unlimit_locked_memory() {
-    if release() > Release::LAST_WITH_MEMLOCK {
+    if has(Ability::CgroupChargedMaps) {
         return;
     }
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

@@ -18,8 +18,7 @@ impl NullBlk {
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let device = Self { name, folder };
         for (setting, value) in [("size", "256")].iter().chain(settings).chain(&[("power", "1")]) {
-            // Kernels before 5.16 have no polling queues.
-            if (*setting, *value) == ("poll_queues", "0") && !device.folder.join(setting).exists() {
+            if (*setting, *value) == ("poll_queues", "0") && !Self::can_poll() {
                 continue;
             }
             fs::write(device.folder.join(setting), value)
@@ -29,6 +28,11 @@ impl NullBlk {
         let index = fs::read_to_string(device.folder.join("index")).unwrap();
         assert_eq!(format!("nullb{}", index.trim()), device.name);
         device
+    }
+
+    /// Whether the driver has polling queues.
+    pub(crate) fn can_poll() -> bool {
+        PathBuf::from("/sys/module/null_blk/parameters/poll_queues").exists()
     }
 
     /// Creates a device that stores its data and supports discards.

@@ -6,8 +6,9 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::His
 
 use super::{
     daemon::Daemon,
-    diskstats::{Fields, GROUPS, Stat},
+    diskstats::{FLUSH, Fields, GROUPS, Stat},
     figures::Figures,
+    kernel::{self, Ability},
 };
 
 /// A device's disk statistics and the daemon's metrics, with no completion between the two reads.
@@ -33,7 +34,7 @@ pub(crate) struct Growth<'a> {
     device: &'a str,
     before: &'a Figures,
     after: &'a Figures,
-    /// Growth of the disk statistics, by group.
+    /// Growth of the disk statistics, by group; of the daemon's counts for flushes that the kernel does not account.
     pub(crate) completions: [u64; 4],
     /// Completions missed by the probe, according to the audit.
     pub(crate) missed: u64,
@@ -129,13 +130,19 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
         device,
         before: &before.figures,
         after: &after.figures,
-        completions: GROUPS
-            .map(|group| after.diskstats.completions(group) - before.diskstats.completions(group)),
+        completions: [0; 4],
         missed: after.figures.missed(device) - before.figures.missed(device),
         unaccounted: 0,
     };
-    for (group, accounted) in GROUPS.into_iter().zip(growth.completions) {
+    for (place, group) in GROUPS.into_iter().enumerate() {
         let counted = growth.by(|figures| figures.count(device, group));
+        let accounted = if after.diskstats.has(group) {
+            after.diskstats.completions(group) - before.diskstats.completions(group)
+        } else {
+            assert!(group == FLUSH && !kernel::has(Ability::FlushStatistics), "{device} {}", group.name);
+            counted
+        };
+        growth.completions[place] = accounted;
         let seen = counted + growth.by(|figures| figures.missed_of(device, group));
         assert!(
             seen <= accounted,
