@@ -203,7 +203,8 @@ fn btrfs_bios_lead_to_inode() -> bool {
 
 /// Whether direct writes on btrfs bypass the page cache. Since Linux 6.14 they do not if the file has checksums.
 fn btrfs_writes_directly() -> bool {
-    const BLOCKS: u64 = 1024;
+    const PAGES: u64 = 1024;
+    const BYTES: usize = 4096 * PAGES as usize;
     let dirtied = || {
         let counters = fs::read_to_string("/proc/vmstat").unwrap();
         let count = counters.lines().find_map(|line| line.strip_prefix("nr_dirtied ")).unwrap();
@@ -212,9 +213,11 @@ fn btrfs_writes_directly() -> bool {
     let disk = NullBlk::in_memory(&[]);
     let mount = Mount::with_new("btrfs", "names-direct", &disk.path());
     let file = Path::new(mount.place()).join("data");
-    fs::write(&file, vec![1; 4096 * BLOCKS as usize]).unwrap();
+    fs::write(&file, vec![1; BYTES]).unwrap();
     run("sync", &[]);
     let before = dirtied();
-    Target::open(&file).write(BLOCKS);
-    dirtied() - before < BLOCKS
+    Target::open(&file).write_at(0, BYTES);
+    let dirtied = dirtied() - before;
+    println!("names: btrfs dirtied {dirtied} pages for a direct write of {PAGES}");
+    dirtied < PAGES
 }
