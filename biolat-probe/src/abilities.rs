@@ -332,6 +332,12 @@ impl Row {
     pub fn title(&self) -> String {
         self.name.replace('_', " ")
     }
+
+    /// The error for a kernel without this ability, which biolat requires.
+    #[must_use]
+    pub fn lacking(&self) -> String {
+        format!("the kernel lacks {} ({})", self.title(), self.found_by)
+    }
 }
 
 impl Evidence {

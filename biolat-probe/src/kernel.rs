@@ -77,7 +77,7 @@ impl std::fmt::Display for UnsupportedKernel {
         match self {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::Lacks(ability) => {
-                write!(f, "this kernel lacks {}: biolat requires {REQUIRED_KERNEL}", ability.row().title())
+                write!(f, "{}: biolat requires {REQUIRED_KERNEL}", ability.row().lacking())
             }
             Self::Missing(what) => write!(
                 f,

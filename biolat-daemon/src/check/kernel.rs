@@ -72,8 +72,7 @@ pub(super) fn abilities(abilities: Abilities) -> Vec<Finding> {
 }
 
 fn lacks(id: &'static str, subject: &str, ability: Ability) -> Finding {
-    let text = format!("the kernel lacks {}", ability.row().title());
-    Finding::fail(id, subject, text).step(format!("boot {REQUIRED_KERNEL}"))
+    Finding::fail(id, subject, ability.row().lacking()).step(format!("boot {REQUIRED_KERNEL}"))
 }
 
 /// Checks the BTF and the tracepoint. Also returns the kernel and the size of its BTF, or `None` if the BTF is not usable.
@@ -197,7 +196,8 @@ mod tests {
         let findings = super::abilities(all_but(&[Ability::BpfCapability]));
         let [finding] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((finding.id, finding.verdict), ("kernel.abilities", Fail));
-        assert_eq!(finding.text, "the kernel lacks bpf capability");
+        let expected = "the kernel lacks bpf capability (at least 39 in `/proc/sys/kernel/cap_last_cap`)";
+        assert_eq!(finding.text, expected);
         assert!(format!("{:?}", finding.fix).contains("RHEL 8.4"), "{finding:?}");
     }
 

@@ -151,6 +151,6 @@ fn rejects_kernel_without_tracepoint() {
     bytes.push(0);
     let root = sysfs_with_btf("tracepoint", &bytes);
     let arguments = ["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()];
-    fails(&arguments, 1, &["no BTF tracepoint block_rq_complete", "Linux 5.8"]);
+    fails(&arguments, 1, &["the kernel lacks tracepoint types (`btf_trace_block_rq_complete`)", "Linux 5.8"]);
     fs::remove_dir_all(root).unwrap();
 }

@@ -69,6 +69,6 @@ fn rejects_kernel_without_ring_buffers() {
     let old = renamed(rhel_8(), &[("BPF_MAP_TYPE_RINGBUF", "reserved")]);
     let error = kernel(&old).unwrap_err();
     assert_eq!(error, UnsupportedKernel::Lacks(Ability::RingBuffers));
-    let expected = "this kernel lacks ring buffers: biolat requires Linux 5.8 or later, or a kernel of RHEL 8.4 or later";
+    let expected = "the kernel lacks ring buffers (`BPF_MAP_TYPE_RINGBUF`): biolat requires Linux 5.8 or later, or a kernel of RHEL 8.4";
     assert!(error.to_string().starts_with(expected), "{error}");
 }
