@@ -9,8 +9,9 @@ use biolat_probe::{
 
 use super::finding::Finding;
 
-/// Abilities that other findings are about.
-const ELSEWHERE: [Ability; 2] = [Ability::RecursionGuard, Ability::CgroupChargedMaps];
+/// Abilities that other findings are about, and one whose lack nobody notices.
+const UNLISTED: [Ability; 3] =
+    [Ability::RecursionGuard, Ability::CgroupChargedMaps, Ability::ShortVerification];
 /// Names as printed by `uname -m`.
 const TESTED_MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 
@@ -54,7 +55,7 @@ pub(super) fn recursion(kernel: &Kernel) -> Finding {
 pub(super) fn abilities(abilities: Abilities) -> Vec<Finding> {
     const ID: &str = "kernel.abilities";
     const SUBJECT: &str = "abilities";
-    let lacking = |row: &&Row| !abilities.has(row.ability) && !ELSEWHERE.contains(&row.ability);
+    let lacking = |row: &&Row| !abilities.has(row.ability) && !UNLISTED.contains(&row.ability);
     let finding = |row: &Row| {
         let text = format!("no {}: {}", row.title(), row.without);
         match row.kernels {
@@ -132,7 +133,7 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        ELSEWHERE, btf, recursion, release,
+        UNLISTED, btf, recursion, release,
     };
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn lists_what_the_kernel_lacks() {
         let found = |lacking: &[Ability]| super::abilities(all_but(lacking));
-        for complete in [found(&[]), found(&ELSEWHERE), found(&[Ability::Zones, Ability::IoCost])] {
+        for complete in [found(&[]), found(&UNLISTED), found(&[Ability::Zones, Ability::IoCost])] {
             let [complete] = &complete[..] else { panic!("{complete:?}") };
             assert_eq!((complete.id, complete.verdict), ("kernel.abilities", Fine));
             assert!(complete.text.ends_with("has all that biolat can use"), "{complete:?}");
