@@ -64,12 +64,14 @@ fn host() -> Host {
 }
 
 /// Returns a probe that always reads a dispatch time of zero, as the kernel leaves it in requests of a queue without statistics.
-/// Not every machine has such a queue. This member is zero in every request of a bio.
+/// Not every machine has such a queue. The first member is zero without io.cost, the second in every request of a bio, but newer
+/// verifiers do not let a program calculate with it.
 fn probe_without_dispatch_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
     let mut kernel = kernel().clone();
-    let zero = Btf::parse(&types).unwrap().member_offset("request", "end_io_data").unwrap();
-    kernel.layout.io_start_time_ns = zero;
+    let btf = Btf::parse(&types).unwrap();
+    let zero = ["alloc_time_ns", "end_io_data"].iter().find_map(|name| btf.member_offset("request", name));
+    kernel.layout.io_start_time_ns = zero.unwrap();
     let options = Options { sizes: false, workloads: 0, ..Options::default() };
     Probe::attach(kernel, &host(), 4, &options).unwrap()
 }
