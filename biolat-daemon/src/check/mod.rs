@@ -37,9 +37,7 @@ use biolat_collect::{
 use biolat_model::{device::Selection, interval};
 use biolat_probe::{
     abilities::{Abilities, Ability},
-    in_whole_chunks,
-    kernel::Kernel,
-    slot_bytes,
+    in_whole_chunks, slot_bytes,
 };
 use biolat_system::{
     host::Host,

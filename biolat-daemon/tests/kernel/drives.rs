@@ -5,6 +5,7 @@ use crate::support::{
     daemon::Daemon,
     diskstats::{DISCARD, FLUSH, READ, WRITE},
     fio::Report,
+    kernel,
     load::{self, DISCARDS, READS, WRITES, ZEROES},
     loop_device::LoopDevice,
     nbd::Nbd,
@@ -115,6 +116,9 @@ fn ublk_is_exact() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn polled_io_uring_queue_is_exact() {
+    if !kernel::allows_io_uring() || !NullBlk::can_poll() {
+        return kernel::skip("null_blk has no polling queues, or io_uring is not allowed");
+    }
     let device = NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2"), ("poll_queues", "2")]);
     let daemon = Daemon::of(&device.name);
     let before = settled(&daemon, &device.name);
