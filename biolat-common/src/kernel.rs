@@ -107,6 +107,10 @@ pub struct KernelLayout {
     pub kernfs_name: u32,
     /// `kernfs_node.__parent`, or `kernfs_node.parent` (before 6.15).
     pub kernfs_parent: u32,
+    /// `BLK_MQ_REQ_RESERVED`, a mask. This and the next member are 0 on kernels without the tracepoint `block_rq_tag_wait`.
+    pub req_reserved: u32,
+    /// `blk_mq_tags.bitmap_tags.sb.depth`.
+    pub tags_depth: u32,
 }
 
 /// Values of [`KernelLayout::bio_issue_kind`].

@@ -18,5 +18,6 @@ pub mod size;
 pub mod slot;
 pub mod slow;
 pub mod status;
+pub mod tags;
 pub mod volumes;
 pub mod workload;

@@ -23,6 +23,8 @@ pub const REASONS: usize = 8;
 /// Lost completions by [`Reason`] on one CPU.
 pub type Counts = [u64; REASONS];
 
+/// Index in [`Counts`] for waits for a tag that were not counted because too many devices have had some. These are no completions.
+pub const TAG_WAITS: usize = 5;
 /// Index in [`Counts`] for completions that the first program left to the understudy. These are not lost.
 pub const LEFT: usize = 6;
 /// Index in [`Counts`] for completions that the understudy recorded, because they were left to it or because the kernel refused

@@ -8,6 +8,7 @@
 //! - `workload` finds the counters of a cgroup.
 //! - `slow` sends records of single I/Os to the daemon, and `names` finds the file and the process of each.
 //! - `requeue` counts requeues.
+//! - `tag_wait` counts waits for a free tag.
 //!
 //! Never attached, only run by the daemon: `inflight`, `cgroup_exists` and `link_references`.
 //!
@@ -18,6 +19,7 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 mod accounting;
+mod atomic;
 mod common_case;
 mod constants;
 mod disk;
@@ -34,6 +36,7 @@ mod record;
 mod request;
 mod requeue;
 mod slow;
+mod tag_wait;
 mod takeover;
 mod workload;
 
@@ -87,6 +90,13 @@ fn count<P: Program>(ctx: &BtfTracePointContext, now: u64) {
 #[btf_tracepoint(function = "block_rq_requeue")]
 fn block_rq_requeue(ctx: BtfTracePointContext) -> i32 {
     requeue::count(&ctx);
+    0
+}
+
+/// `block_rq_tag_wait(struct request_queue *q, struct blk_mq_hw_ctx *hctx, bool is_sched_tag, unsigned int alloc_flags)`, since 7.3
+#[btf_tracepoint(function = "block_rq_tag_wait")]
+fn block_rq_tag_wait(ctx: BtfTracePointContext) -> i32 {
+    tag_wait::count(&ctx);
     0
 }
 

@@ -13,17 +13,18 @@ use aya_ebpf::{
 use biolat_common::{
     event::{Event, RING_BYTES},
     inflight::Found,
-    lost::{Counts, LEFT, Reason, TAKEN},
+    lost::{Counts, LEFT, Reason, TAG_WAITS as LOST_TAG_WAITS, TAKEN},
     mark::Mark,
     names::{FUNCTIONS as MAX_FUNCTIONS, Function, HEAD_BYTES, NamedRecord, PATH_BYTES},
     series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
+    tags::{MAX_DEVICES, Pool, TagWaits},
     workload::{Cgroup, Entry, MAX_PLACES, PLACES_PLACEHOLDER, Places},
 };
 
-use crate::maximum::Maximum;
+use crate::{atomic, maximum::Maximum};
 
 /// The counters of a series, untyped. With `--sizes off` the daemon shortens the array: see `biolat-probe/src/object.rs`.
 ///
@@ -127,6 +128,10 @@ static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 /// The latest allocation time of any partially completed request, not counting steps of flush sequences. A global instead of a
 /// map, because the common case can then read it with one load.
 static PARTS_UNTIL: Maximum = Maximum::new();
+
+/// Waits for a tag, by device. The daemon sets the maximum number of entries to 1 where the kernel has no such tracepoint.
+#[btf_map]
+static TAG_WAITS: HashMap<u64, TagWaits, MAX_DEVICES> = HashMap::new();
 
 /// A number that the daemon writes and the probe only reads.
 struct Number(UnsafeCell<u64>);
@@ -289,6 +294,33 @@ fn count<P: Program>(index: usize) -> u64 {
         *count += 1;
         *count
     }
+}
+
+/// Counts a wait for one of the `tags` tags of a pool.
+#[inline(always)]
+pub(crate) fn count_tag_wait(device: u64, pool: Pool, tags: u32) {
+    let Some(counts) = tag_waits(device) else {
+        count::<First>(LOST_TAG_WAITS);
+        return;
+    };
+    let pool = pool as usize;
+    // SAFETY: only the daemon removes an entry, after its device is gone. All CPUs add to the same number, and any of them may
+    // write the number of tags.
+    unsafe {
+        atomic::add(&raw mut (*counts).waits[pool], 1);
+        (&raw mut (*counts).tags[pool]).write_volatile(u64::from(tags));
+    }
+}
+
+/// The waits of a device. `None` if there is no room for another device.
+#[inline(always)]
+fn tag_waits(device: u64) -> Option<*mut TagWaits> {
+    const NONE: TagWaits = TagWaits { waits: [0; 3], tags: [0; 3] };
+    TAG_WAITS.get_ptr_mut(device).or_else(|| {
+        // Another CPU may be faster, so the result is ignored.
+        let _ = TAG_WAITS.insert(device, NONE, BPF_NOEXIST);
+        TAG_WAITS.get_ptr_mut(device)
+    })
 }
 
 /// Whether the first program marks completions for the understudy.

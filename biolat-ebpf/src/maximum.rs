@@ -2,6 +2,8 @@
 
 use core::cell::UnsafeCell;
 
+use crate::atomic;
+
 pub(crate) struct Maximum(UnsafeCell<u64>);
 
 // SAFETY: read in one load, and written only by atomic instructions.
@@ -34,7 +36,8 @@ impl Maximum {
         self.compare_exchange(seen, to);
         let seen = self.get();
         if seen < to {
-            self.add(to - seen);
+            // SAFETY: an aligned number that lives as long as `self`, and is written only by atomic instructions.
+            unsafe { atomic::add(self.0.get(), to - seen) };
         }
     }
 
@@ -53,35 +56,12 @@ impl Maximum {
         }
     }
 
-    #[cfg(target_arch = "bpf")]
-    #[inline(always)]
-    fn add(&self, difference: u64) {
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                "lock *(u64 *)({number} + 0) += {difference}",
-                number = in(reg) self.0.get(),
-                difference = in(reg) difference,
-                options(nostack)
-            );
-        }
-    }
-
     #[cfg(not(target_arch = "bpf"))]
     fn compare_exchange(&self, seen: u64, new: u64) {
         use core::sync::atomic::Ordering::Relaxed;
-        let _ = self.atomic().compare_exchange(seen, new, Relaxed, Relaxed);
-    }
-
-    #[cfg(not(target_arch = "bpf"))]
-    fn add(&self, difference: u64) {
-        self.atomic().fetch_add(difference, core::sync::atomic::Ordering::Relaxed);
-    }
-
-    #[cfg(not(target_arch = "bpf"))]
-    fn atomic(&self) -> &core::sync::atomic::AtomicU64 {
         // SAFETY: an aligned number that lives as long as `self`, and is written only by atomic instructions.
-        unsafe { core::sync::atomic::AtomicU64::from_ptr(self.0.get()) }
+        let number = unsafe { core::sync::atomic::AtomicU64::from_ptr(self.0.get()) };
+        let _ = number.compare_exchange(seen, new, Relaxed, Relaxed);
     }
 }
 

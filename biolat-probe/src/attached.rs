@@ -46,7 +46,7 @@ impl Attached {
     /// Identifies the parts of a probe that was loaded with this many slots.
     pub(super) fn open(fds: ProbeFds, slots: u32) -> Result<Self> {
         let (mut complete, mut understudy, mut requeue) = (None, None, None);
-        let (mut inflight, mut cgroup_exists) = (None, None);
+        let (mut tag_wait, mut inflight, mut cgroup_exists) = (None, None, None);
         for program in fds.programs {
             let info = sys::program_info(program.as_fd()).context("cannot read the info of a program")?;
             let is = |name: &str| info.name == name[..name.len().min(NAME_BYTES)];
@@ -54,6 +54,7 @@ impl Attached {
                 () if is(programs::COMPLETE) => complete = Some((info.id, program)),
                 () if is(programs::UNDERSTUDY) => understudy = Some((info.id, program)),
                 () if is(programs::REQUEUE) => requeue = Some((info.id, program)),
+                () if is(programs::TAG_WAIT) => tag_wait = Some((info.id, program)),
                 () if is(programs::INFLIGHT) => inflight = Some(program),
                 () if is(programs::CGROUP_EXISTS) => cgroup_exists = Some(program),
                 () => {}
@@ -61,14 +62,18 @@ impl Attached {
         }
         let (complete_id, complete) = complete.context("the program block_rq_complete is missing")?;
         let (requeue_id, requeue) = requeue.unzip();
+        let (tag_wait_id, tag_wait) = tag_wait.unzip();
         let (understudy_id, understudy) = understudy.unzip();
-        let (mut complete_link, mut requeue_link, mut understudy_link) = (None, None, None);
+        let (mut complete_link, mut understudy_link) = (None, None);
+        let (mut requeue_link, mut tag_wait_link) = (None, None);
         for link in fds.links {
             let program = sys::program_of_link(link.as_fd()).context("cannot read the info of a link")?;
             if program == complete_id {
                 complete_link = Some(link);
             } else if Some(program) == requeue_id {
                 requeue_link = Some(link);
+            } else if Some(program) == tag_wait_id {
+                tag_wait_link = Some(link);
             } else if Some(program) == understudy_id {
                 understudy_link = Some(link);
             }
@@ -77,6 +82,7 @@ impl Attached {
             complete,
             understudy: understudy_link,
             requeue: requeue_link,
+            tag_wait: tag_wait_link,
         });
         let (mut maps, mut ids) = named(fds.maps)?;
         let chunks = inner_maps(&mut maps, &mut ids, MORE, slots / CHUNK_SLOTS);
@@ -85,7 +91,7 @@ impl Attached {
         let scratch: PerCpuArray<_, Counts> = PerCpuArray::create(1, 0).context("cannot create a map")?;
         let cpus = PossibleCpus::of_kernel(&scratch)?;
         cpus.compare(cpus::in_sysfs()?)?;
-        let programs = Programs { complete, understudy, requeue, inflight, cgroup_exists };
+        let programs = Programs { complete, understudy, requeue, tag_wait, inflight, cgroup_exists };
         let (maps, understudy) = (MapSet::Passed(maps), (understudy_chunks, understudy_table));
         Ok(Self { programs, links, maps, chunks, understudy, cpus })
     }

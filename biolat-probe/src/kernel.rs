@@ -14,7 +14,7 @@ use biolat_common::{
 use super::{
     abilities::{Abilities, Ability},
     btf::{self, Btf, MalformedBtf, tracepoint},
-    programs::{COMPLETE, REQUEUE},
+    programs::{COMPLETE, REQUEUE, TAG_WAIT},
 };
 
 pub use volumes::VolumeTracing;
@@ -32,6 +32,8 @@ pub struct Kernel {
     pub complete: u32,
     /// Type id of the tracepoint `block_rq_requeue`, if it exists and the probe knows its arguments.
     pub requeue: Option<u32>,
+    /// Type id of the tracepoint `block_rq_tag_wait`, if it exists and the probe knows its arguments.
+    pub tag_wait: Option<u32>,
     /// What it can do, as far as BTF shows.
     pub abilities: Abilities,
     /// Whether the layout has all members that are needed to survey a device's requests in flight.
@@ -132,6 +134,8 @@ impl Kernel {
         let layout = walk.unwrap_or_default();
         let with_workloads = with_workload_members(&btf, layout);
         let layout = with_workloads.unwrap_or(layout);
+        let with_tag_waits = walk.and_then(|_| with_tag_wait_members(&btf, layout));
+        let layout = with_tag_waits.unwrap_or(layout);
         let layout = with_disk_id(&btf, layout)?;
         let layout = KernelLayout {
             cmd_flags: member("request", "cmd_flags")?,
@@ -172,6 +176,7 @@ impl Kernel {
                 .typedef_id(&tracepoint(COMPLETE))
                 .ok_or(UnsupportedKernel::Lacks(Ability::TracepointTypes))?,
             requeue: requeue_request.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
+            tag_wait: with_tag_waits.and_then(|_| btf.typedef_id(&tracepoint(TAG_WAIT))),
             abilities,
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
@@ -184,8 +189,8 @@ impl Kernel {
     /// Encodes the tracepoints for aya, with their ids from the kernel's BTF. aya looks up nothing else, and would need 15 MiB to
     /// parse the whole BTF.
     pub fn tracepoints(&self) -> Result<aya::Btf, aya::BtfError> {
-        let requeue = self.requeue.map(|id| (id, tracepoint(REQUEUE)));
-        let typedefs = requeue.into_iter().chain([(self.complete, tracepoint(COMPLETE))]).collect();
+        let known = [(Some(self.complete), COMPLETE), (self.requeue, REQUEUE), (self.tag_wait, TAG_WAIT)];
+        let typedefs = known.into_iter().filter_map(|(id, name)| Some((id?, tracepoint(name)))).collect();
         aya::Btf::parse(&btf::encode_typedefs(&typedefs), aya::Endianness::default())
     }
 
@@ -286,6 +291,20 @@ fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
     })
 }
 
+/// Adds the members that tell whose tags a task waits for. `None` if the tracepoint `block_rq_tag_wait` does not exist or has
+/// other arguments than queue, hardware queue, whether the tags are the scheduler's, and the flags of the allocation.
+fn with_tag_wait_members(btf: &Btf<'_>, layout: KernelLayout) -> Option<KernelLayout> {
+    let typedef = tracepoint(TAG_WAIT);
+    // The first parameter is private data. Pointers have no name.
+    let types = (1..btf.parameter_count(&typedef)?).map(|index| btf.parameter_type(&typedef, index));
+    // Like the disk of a request, since 5.17.
+    let finds_disk = btf.member_offset("request", "rq_disk").is_none();
+    let is_known = finds_disk && types.eq(["", "", "bool", "unsigned int"].map(Some));
+    let req_reserved = u32::try_from(btf.enumerator("BLK_MQ_REQ_RESERVED")?).ok()?;
+    let tags_depth = btf.nested_offset("blk_mq_tags", &["bitmap_tags", "sb", "depth"])?;
+    is_known.then_some(KernelLayout { req_reserved, tags_depth, ..layout })
+}
+
 /// Returns the members that lead to the reference count of a link. `None` if one is missing.
 fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
     Some(LinkMembers {
@@ -323,9 +342,9 @@ mod layouts;
 mod tests {
     use aya_obj::btf::BtfKind;
     use biolat_common::kernel::KernelLayout;
-    use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
+    use biolat_testing::btf::{Writer, modern, modern_types as writer, tracepoint, without_tracepoint};
 
-    use super::{Ability, Btf, Kernel, UnsupportedKernel, with_disk_id};
+    use super::{Ability, Btf, Kernel, UnsupportedKernel, tracepoint as tracepoint_typedef, with_disk_id};
 
     #[test]
     fn resolves_modern_kernel() {
@@ -340,6 +359,10 @@ mod tests {
         assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
         assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
         assert_eq!((layout.requeue_request, kernel.requeue.is_some()), (0, true));
+        assert_eq!(
+            (layout.req_reserved, layout.tags_depth, kernel.tag_wait.is_some()),
+            (2, 16 + 8 + 4, true)
+        );
         assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
         assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
         assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
@@ -416,6 +439,9 @@ mod tests {
         assert_eq!(without("bi_issue"), Kernel { abilities, ..kernel(no_issue) });
         assert_eq!(without("block_rq_requeue"), Kernel { requeue: None, ..whole.clone() });
 
+        let no_tag_waits = KernelLayout { req_reserved: 0, tags_depth: 0, ..whole.layout };
+        assert_eq!(without("block_rq_tag_wait"), Kernel { tag_wait: None, ..kernel(no_tag_waits) });
+
         let no_walk = KernelLayout {
             task_files: 0,
             files_fdt: 0,
@@ -429,9 +455,9 @@ mod tests {
             tags_nr: 0,
             tags_static_rqs: 0,
             request_hctx: 0,
-            ..whole.layout
+            ..no_tag_waits
         };
-        assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
+        assert_eq!(without("mq_hctx"), Kernel { can_walk: false, tag_wait: None, ..kernel(no_walk) });
 
         let no_workloads = KernelLayout {
             bio_blkg: 0,
@@ -450,6 +476,20 @@ mod tests {
     }
 
     #[test]
+    fn leaves_out_tag_waits_with_other_arguments() {
+        for parameters in [
+            &["void", "", "", "bool"][..],
+            &["void", "", "", "bool", "blk_status_t"],
+            &["void", "", "", "bool", "unsigned int", ""],
+        ] {
+            let mut writer = writer("block_rq_tag_wait");
+            tracepoint(&mut writer, "block_rq_tag_wait", parameters);
+            let kernel = Kernel::from_btf(&writer.finish()).unwrap();
+            assert_eq!((kernel.tag_wait, kernel.layout.tags_depth), (None, 0), "{parameters:?}");
+        }
+    }
+
+    #[test]
     fn tracepoints_keep_kernel_type_ids() {
         let kernel = Kernel::from_btf(&modern("")).unwrap();
         let id = |kernel: &Kernel, name: &str| {
@@ -457,11 +497,12 @@ mod tests {
         };
         let types = modern("");
         let all = aya::Btf::parse(&types, aya::Endianness::default()).unwrap();
-        for name in ["btf_trace_block_rq_complete", "btf_trace_block_rq_requeue"] {
+        for name in ["block_rq_complete", "block_rq_requeue", "block_rq_tag_wait"].map(tracepoint_typedef) {
+            let name = name.as_str();
             let expected = all.id_by_type_name_kind(name, BtfKind::Typedef).unwrap();
             assert_eq!(id(&kernel, name), Some(expected));
         }
-        let kernel = Kernel { requeue: None, ..kernel };
+        let kernel = Kernel { requeue: None, tag_wait: None, ..kernel };
         assert_eq!(id(&kernel, "btf_trace_block_rq_requeue"), None);
     }
 

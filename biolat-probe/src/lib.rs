@@ -26,6 +26,7 @@ mod slot_arrays;
 mod slow;
 mod state_map;
 mod sys;
+mod tag_waits;
 mod takeover;
 mod volumes;
 mod workloads;
@@ -220,6 +221,12 @@ impl Probe {
     pub fn lacks_understudy(&self) -> bool {
         self.programs.understudy.is_some()
             && self.links.as_ref().is_some_and(|links| links.understudy.is_none())
+    }
+
+    /// Whether waits for a tag are counted.
+    #[must_use]
+    pub fn counts_tag_waits(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.tag_wait.is_some())
     }
 
     /// Adds the understudy's counters. They are not used until it is attached.

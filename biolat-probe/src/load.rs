@@ -15,6 +15,7 @@ use aya_log::EbpfLogger;
 use biolat_common::{
     size::MAX_PARTS,
     slot::{CHUNK_SLOTS, SLOTS},
+    tags::MAX_DEVICES,
 };
 use biolat_system::{host::Host, rights};
 use log::Log;
@@ -159,6 +160,7 @@ fn load(
         .map_max_entries("WORKLOADS", tables.places())
         .map_max_entries("MARKS", probe_options.mark_lines.max(1))
         .map_max_entries("CGROUPS", workloads.max(1))
+        .map_max_entries("TAG_WAITS", if kernel.tag_wait.is_some() { MAX_DEVICES as u32 } else { 1 })
         .load(&object::adapted(kernel, probe_options)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
@@ -187,7 +189,11 @@ fn load(
         });
     let requeue = kernel.requeue;
     let requeue = requeue.map(|_| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
-    let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
+    let requeue = requeue.and_then(|loaded| optional(programs::REQUEUES_NOT_COUNTED, loaded));
+    let tag_wait = kernel.tag_wait;
+    let tag_wait =
+        tag_wait.map(|_| load_attachable(&mut object, programs::TAG_WAIT, programs::TAG_WAIT, btf));
+    let tag_wait = tag_wait.and_then(|loaded| optional(programs::TAG_WAITS_NOT_COUNTED, loaded));
     let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
     let inflight_program =
         inflight_program.and_then(|loaded| optional("the age of I/Os in flight is a lower bound", loaded));
@@ -195,7 +201,8 @@ fn load(
         workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
     let cgroup_exists = cgroup_exists.and_then(|loaded| optional("removed cgroups are not detected", loaded));
     let takeover = load_takeover(kernel, &mut object, btf);
-    let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
+    let programs =
+        Programs { complete, understudy, requeue, tag_wait, inflight: inflight_program, cgroup_exists };
     Ok(Loaded {
         programs,
         takeover,

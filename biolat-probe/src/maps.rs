@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::{os::fd::BorrowedFd, time::Duration};
+use std::{collections::BTreeMap, os::fd::BorrowedFd, time::Duration};
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
@@ -10,6 +10,7 @@ use biolat_common::{
     lost::{Counts, REASONS},
     series::Key,
     slot::{Cell, SLOTS},
+    tags::TagWaits,
 };
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
     series_maps::{SeriesMaps, SlotReading},
     slot_arrays::{self, SlotArrays},
     sys,
+    tag_waits::TagWaitMap,
 };
 
 const LOST: &str = "LOST";
@@ -47,6 +49,8 @@ pub struct Maps {
     understudy: UnderstudyMaps,
     cpus: PossibleCpus,
     losses: Vec<Counts>,
+    /// `None` in a probe that was kept by a version without it.
+    tag_waits: Option<TagWaitMap>,
     /// Waits for runs of the probe to end.
     pub grace_periods: GracePeriods,
 }
@@ -125,6 +129,7 @@ impl Maps {
             understudy: UnderstudyMaps::from_maps(set)?,
             cpus,
             losses: Vec::new(),
+            tag_waits: TagWaitMap::from_maps(set)?,
             grace_periods,
         })
     }
@@ -179,6 +184,18 @@ impl Maps {
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots.slots()
+    }
+
+    /// The waits for a tag of each device that has had some.
+    pub fn tag_waits(&self) -> Result<BTreeMap<u64, TagWaits>> {
+        self.tag_waits.as_ref().map_or_else(|| Ok(BTreeMap::new()), TagWaitMap::read)
+    }
+
+    /// Forgets the waits of a device that is gone.
+    pub fn forget_tag_waits(&mut self, device: u64) {
+        if let Some(map) = &mut self.tag_waits {
+            map.forget(device);
+        }
     }
 
     /// Lost completions by reason, summed over the CPUs and both programs. Also contains the number of completions that the first

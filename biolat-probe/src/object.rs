@@ -172,22 +172,23 @@ mod tests {
         atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
     }
 
-    /// The only atomic instructions are in two places: the rare case of both programs raises `PARTS_UNTIL` when a part of a
-    /// request completes, and `mark_completion` claims a line for a frame at its first completion.
+    /// The only atomic instructions are in three places: the rare case of both programs raises `PARTS_UNTIL` when a part of a
+    /// request completes, `mark_completion` claims a line for a frame at its first completion, and waits for a tag are counted.
     #[test]
-    fn only_parts_and_mark_claims_are_atomic() {
+    fn only_rare_events_are_atomic() {
         const ADD: (u8, i32) = (0xdb, 0);
         let all = instructions(|_| true);
         assert!(all.len() > 500);
         let marks = atomic(program("mark_completion"));
         assert!(!marks.is_empty() && marks.iter().all(|found| *found == COMPARE_EXCHANGE));
+        assert_eq!(atomic(program("block_rq_tag_wait")), [ADD]);
         let parts = [COMPARE_EXCHANGE, ADD, COMPARE_EXCHANGE, ADD];
         let all = atomic(all);
-        assert_eq!(all.len(), marks.len() + parts.len(), "{all:?}");
-        assert_eq!(all.iter().filter(|found| **found == ADD).count(), 2);
+        assert_eq!(all.len(), marks.len() + parts.len() + 1, "{all:?}");
+        assert_eq!(all.iter().filter(|found| **found == ADD).count(), 3);
         let mut object = OBJECT.to_vec();
         without_compare_exchange(&mut object).unwrap();
-        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD; 2]);
+        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD; 3]);
     }
 
     #[test]

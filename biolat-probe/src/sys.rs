@@ -27,6 +27,8 @@ pub struct ProgramCounts {
     pub recursion_misses: u64,
     /// The same for the program that counts requeues.
     pub requeue_misses: u64,
+    /// The same for the program that counts waits for a tag.
+    pub tag_wait_misses: u64,
     /// Number of instructions that the verifier processed; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
@@ -122,6 +124,7 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
             run_time_ns: info.run_time_ns,
             recursion_misses: info.recursion_misses,
             requeue_misses: 0,
+            tag_wait_misses: 0,
             verified_instructions: info.verified_insns,
         },
     })

@@ -50,15 +50,15 @@ impl Takeover {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        let Links { complete, understudy, requeue } = last;
+        let Links { complete, understudy, requeue, tag_wait } = last;
         // The understudy is detached first: alone, it would count every completion.
         drop(understudy);
         let detached = Instant::now();
         drop(complete);
         let complete = programs.attach_complete()?;
         let gap = detached.elapsed();
-        drop(requeue);
-        Ok((Links { complete, understudy: None, requeue: programs.attach_requeue() }, gap))
+        drop((requeue, tag_wait));
+        Ok((programs.links(complete), gap))
     }
 
     /// The sum of the reference counts of a link and its open file, meaningful only in comparison with another link's.

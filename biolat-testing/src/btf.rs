@@ -125,8 +125,13 @@ impl Writer {
     }
 }
 
-/// Returns BTF like Linux 6.12's, without the named member, enumerator or tracepoint.
+/// Returns BTF like Linux 6.12's, with a tracepoint of 7.3, without the named member, enumerator or tracepoint.
 pub fn modern(without: &str) -> Vec<u8> {
+    modern_types(without).finish()
+}
+
+/// Returns the types of [`modern`].
+pub fn modern_types(without: &str) -> Writer {
     let mut writer = Writer::new();
     let int = writer.int("int");
     let all = [
@@ -164,7 +169,11 @@ pub fn modern(without: &str) -> Vec<u8> {
         &[("parent", int, 8), ("name", int, 16), ("id", int, 96), ("priv", int, 104)],
     );
     writer.structure(4, "blk_mq_hw_ctx", &[("tags", int, 344), ("sched_tags", int, 352), ("kobj", int, 408)]);
-    writer.structure(4, "blk_mq_tags", &[("nr_tags", int, 0), ("rqs", int, 144), ("static_rqs", int, 152)]);
+    let sbitmap = writer.structure(4, "sbitmap", &[("depth", int, 4)]);
+    let bitmap = writer.structure(4, "sbitmap_queue", &[("sb", sbitmap, 8)]);
+    let tags =
+        [("nr_tags", int, 0), ("bitmap_tags", bitmap, 16), ("rqs", int, 144), ("static_rqs", int, 152)];
+    writer.structure(4, "blk_mq_tags", &tags);
     writer.structure(4, "request_queue", &[("disk", int, 104)]);
     writer.structure(4, "gendisk", &[("part0", int, 64), ("diskseq", int, 800)]);
     writer.enumeration("", &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)]);
@@ -173,15 +182,21 @@ pub fn modern(without: &str) -> Vec<u8> {
         writer.enumeration("bpf_map_type", &[("BPF_MAP_TYPE_RINGBUF", 27)]);
     }
     writer.enumeration("bpf_func_id", &[("BPF_FUNC_user_ringbuf_drain", 209)]);
+    writer.enumeration("", &[("BLK_MQ_REQ_NOWAIT", 1), ("BLK_MQ_REQ_RESERVED", 2)]);
     writer.enumeration(
         "req_op",
         &[("REQ_OP_READ", 0), ("REQ_OP_FLUSH", 2), ("REQ_OP_DRV_IN", 34), ("REQ_OP_LAST", 36)],
     );
     tracepoint(&mut writer, "block_rq_complete", &["void", "request", "blk_status_t", "int"]);
-    if without != "block_rq_requeue" {
-        tracepoint(&mut writer, "block_rq_requeue", &["void", "request"]);
+    let optional: [(&str, &[&str]); 2] = [
+        ("block_rq_requeue", &["void", "request"]),
+        ("block_rq_tag_wait", &["void", "", "", "bool", "unsigned int"]),
+    ];
+    for (name, parameters) in optional {
+        // Another one takes its place, so the ids of all types stay the same.
+        tracepoint(&mut writer, if name == without { "other" } else { name }, parameters);
     }
-    writer.finish()
+    writer
 }
 
 /// Adds a tracepoint. `parameters` are the names of its parameters' types.

@@ -39,7 +39,7 @@ const KERNELS: [&str; 13] =
 
 // One column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 60] = [
     //                        5.10   5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1    7.3
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -92,10 +92,13 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     ("kernfs_parent",       [    8,     8,     0,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
     ("disk_part0",          [    0,    56,    64,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("part0_is_pointer",    [    0,     1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("req_reserved",        [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     2]),
+    ("tags_depth",          [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,    16]),
     ("file_count",          [   56,    56,    56,    56,    56,    56,    24,    24,    24,     0,   176,   168,   168]),
     ("file_private",        [  200,   200,   200,   200,   200,   200,   200,   200,   200,    32,    24,    24,    24]),
     ("link_count",          [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("has_tag_wait",        [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     1]),
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("has_workloads",       [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1,     1]),
@@ -137,7 +140,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         queue_flags, queue_has_issue_times, requeue_request, task_files, files_fdt, fdt_fd, file_inode,
         inode_private, kernfs_priv, hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
         request_hctx, bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
-        cgroup_node, kernfs_name, kernfs_parent, disk_part0, part0_is_pointer
+        cgroup_node, kernfs_name, kernfs_parent, disk_part0, part0_is_pointer, req_reserved, tags_depth
     };
     let LinkMembers { file_count, file_private, link_count } = kernel.link_members.unwrap();
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
@@ -146,6 +149,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         ("file_private", file_private),
         ("link_count", link_count),
         ("has_requeue", u32::from(kernel.requeue.is_some())),
+        ("has_tag_wait", u32::from(kernel.tag_wait.is_some())),
         ("can_walk", u32::from(kernel.can_walk)),
         ("has_workloads", u32::from(kernel.has_workloads)),
         ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),
