@@ -31,8 +31,3 @@ const _: () = assert!(size_of::<TagWaits>() == 48);
 
 /// Maximum number of devices whose waits are counted.
 pub const MAX_DEVICES: usize = 1024;
-
-impl Pool {
-    /// All pools.
-    pub const ALL: [Self; POOLS] = [Self::Driver, Self::Scheduler, Self::Reserved];
-}

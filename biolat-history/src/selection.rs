@@ -100,6 +100,7 @@ impl Selection {
             series: delta.series().iter().map(|series| self.series(series)).collect(),
             unseen: missed.filter(|(_, missed)| *missed > 0).collect(),
             inflight: delta.inflight,
+            tag_waits: None,
             spread: CpuSpread::default(),
             nvme_events: BTreeMap::new(),
         })

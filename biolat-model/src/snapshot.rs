@@ -133,6 +133,9 @@ pub struct DeviceView {
     pub unseen: BTreeMap<Group, u64>,
     /// I/Os that have not completed yet.
     pub inflight: Inflight,
+    /// Waits for a free tag; `None` if they are not counted, as before Linux 7.3.
+    #[serde(default)]
+    pub tag_waits: Option<TagWaits>,
     /// Distribution of its completions over the CPUs.
     #[serde(flatten)]
     pub spread: CpuSpread,
@@ -151,6 +154,7 @@ impl Default for DeviceView {
             series: Vec::new(),
             unseen: BTreeMap::new(),
             inflight: Inflight::default(),
+            tag_waits: None,
             spread: CpuSpread::default(),
             nvme_events: BTreeMap::new(),
         }
@@ -354,6 +358,51 @@ impl Inflight {
     }
 }
 
+/// Tasks that had to sleep because no tag was free, by pool of tags. Only the times that a task went to sleep are counted: the
+/// kernel does not show how long it slept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TagWaits {
+    /// The driver's tags: without a scheduler, each request needs one from its allocation on.
+    pub driver: PoolWaits,
+    /// The scheduler's tags.
+    pub scheduler: PoolWaits,
+    /// The tags that a driver reserves for its own commands.
+    pub reserved: PoolWaits,
+}
+
+/// Waits for a tag of one pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolWaits {
+    /// Number of waits. One I/O can wait several times.
+    pub waits: u64,
+    /// Number of tags of the hardware queue at the latest wait; 0 for reserved tags.
+    pub tags: u64,
+}
+
+impl TagWaits {
+    /// Returns the waits since an earlier snapshot.
+    #[must_use]
+    pub fn since(self, earlier: &Self) -> Self {
+        let since = |now: PoolWaits, earlier: PoolWaits| PoolWaits {
+            waits: now.waits.saturating_sub(earlier.waits),
+            ..now
+        };
+        Self {
+            driver: since(self.driver, earlier.driver),
+            scheduler: since(self.scheduler, earlier.scheduler),
+            reserved: since(self.reserved, earlier.reserved),
+        }
+    }
+
+    /// The pools by name.
+    #[must_use]
+    pub fn pools(&self) -> [(&'static str, PoolWaits); 3] {
+        [("driver", self.driver), ("scheduler", self.scheduler), ("reserved", self.reserved)]
+    }
+}
+
 /// An I/O that was slow or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowIo {
@@ -413,6 +462,9 @@ pub struct Health {
     pub overruns: u64,
     /// Requeues that were not counted because the kernel skipped the probe.
     pub lost_requeues: u64,
+    /// Waits for a tag that were not counted, because the kernel skipped the probe or too many devices have had waits; `None` if
+    /// they are not counted at all.
+    pub lost_tag_waits: Option<u64>,
     /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
     /// Kernel memory for slots and workload tables, for both programs.

@@ -130,6 +130,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
     Suite { name: "kept_counters", on_host: true, needs: &[ANY_PROMETHEUS], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
+    Suite { name: "tag_waits", on_host: false, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "takeover", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "killed_while_hung", on_host: true, needs: &[EXT4, FSFREEZE, BPFTOOL], guests: &[] },
     Suite { name: "pins", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },

@@ -23,6 +23,7 @@ use super::{
     audit::Audit,
     spread::Spread,
     state::record::{DeviceRecord, NvmeEventRecord},
+    tag_waits::TagWaitCounts,
     volumes::MeasureVolumes,
 };
 use crate::{
@@ -74,6 +75,7 @@ pub(super) struct KnownDevice {
     pub(super) has_submission_times: bool,
     pub(super) spread: Spread,
     nvme_events: NvmeEvents,
+    pub(super) tag_waits: TagWaitCounts,
 }
 
 impl Devices {
@@ -111,6 +113,11 @@ impl Devices {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut KnownDevice)> {
         self.known.iter_mut().map(|(&id, known)| (id, known))
+    }
+
+    /// Continues the waits for a tag with another probe.
+    pub(super) fn restart_tag_waits(&mut self) {
+        self.known.values_mut().for_each(|known| known.tag_waits.restart());
     }
 
     /// Returns the shown devices.
@@ -164,6 +171,7 @@ impl KnownDevice {
                     growth,
                 })
                 .collect(),
+            earlier_tag_waits: self.tag_waits.to_record(),
         }
     }
 
@@ -177,5 +185,6 @@ impl KnownDevice {
         self.nvme_events = NvmeEvents::from_counters(kept.nvme_events.iter().map(
             |&NvmeEventRecord { ref name, last, growth }| (name.as_str(), ResettableCounter { last, growth }),
         ));
+        self.tag_waits = TagWaitCounts::from_record(&kept.earlier_tag_waits);
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod slow_log;
 mod spread;
 mod state;
 mod sysfs_thread;
+mod tag_waits;
 mod thread;
 pub mod totals;
 mod volumes;
@@ -30,7 +31,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use biolat_common::series::Key;
+use biolat_common::{lost::TAG_WAITS, series::Key};
 use biolat_model::snapshot::{Health, ProbeRuns, Snapshot, WorkloadView};
 use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps, abilities::Ability};
 use biolat_system::{
@@ -83,6 +84,8 @@ pub struct Collector {
     earlier: EarlierProbes,
     /// Requeues for which the kernel did not run the probe.
     requeue_misses: u64,
+    /// Waits for a tag that are not counted.
+    lost_tag_waits: u64,
     /// Time when the counters were last read.
     read: Option<Instant>,
     stats: CollectionStats,
@@ -138,6 +141,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
+        self.read_tag_waits()?;
         self.volumes.read(&self.host, &mut self.sysfs);
         self.slow.complete(
             &mut self.probe,
@@ -149,8 +153,7 @@ impl Collector {
         let program = self.probe.program_counts()?;
         self.attach_understudy(program.recursion_misses);
         let program = self.earlier.with_program(program);
-        self.requeue_misses = program.requeue_misses;
-        let lost = self.losses(program.recursion_misses)?;
+        let lost = self.losses(&program)?;
         self.devices.audit(diskstats, &self.store, &self.probe.kernel, lost.accounted);
         self.surveys.look(&self.devices, diskstats, &self.probe, &self.host.sysfs, self.interval);
         self.devices.expire_unresolved(&mut self.store, &mut self.probe)?;
@@ -245,10 +248,21 @@ impl Collector {
         Ok(())
     }
 
-    fn losses(&mut self, refused: u64) -> Result<Losses> {
+    fn read_tag_waits(&mut self) -> Result<()> {
+        for (id, counted) in self.probe.maps.tag_waits()? {
+            if let Some(known) = self.devices.get_mut(id) {
+                known.tag_waits.set(counted);
+            }
+        }
+        Ok(())
+    }
+
+    fn losses(&mut self, program: &ProgramCounts) -> Result<Losses> {
         let counts = self.earlier.with_losses(self.probe.maps.losses()?);
+        self.requeue_misses = program.requeue_misses;
+        self.lost_tag_waits = program.tag_wait_misses + counts[TAG_WAITS];
         let unresolved = self.devices.unresolved_completions();
-        Ok(Losses::new(&counts, refused, &mut self.refusals, unresolved))
+        Ok(Losses::new(&counts, program.recursion_misses, &mut self.refusals, unresolved))
     }
 
     /// Writes the state, if it is kept.
@@ -318,6 +332,7 @@ impl Collector {
             failures: self.stats.failures,
             overruns: self.stats.overruns,
             lost_requeues: self.requeue_misses,
+            lost_tag_waits: self.probe.counts_tag_waits().then_some(self.lost_tag_waits),
             slots: u64::from(slots),
             map_bytes: self.probe.maps.bytes()
                 + maps.map_or(0, WorkloadMaps::bytes)

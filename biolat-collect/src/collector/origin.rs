@@ -206,6 +206,7 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
         refusals: Refusals::default(),
         earlier: EarlierProbes::default(),
         requeue_misses: 0,
+        lost_tag_waits: 0,
         read: None,
         stats: CollectionStats::default(),
         keep: None,

@@ -35,6 +35,7 @@ impl EarlierProbes {
             run_time_ns: self.program.run_time_ns + counts.run_time_ns,
             recursion_misses: self.program.recursion_misses + counts.recursion_misses,
             requeue_misses: self.program.requeue_misses + counts.requeue_misses,
+            tag_wait_misses: self.program.tag_wait_misses + counts.tag_wait_misses,
             ..counts
         }
     }
@@ -49,6 +50,7 @@ impl EarlierProbes {
             losses: losses.to_vec(),
             recursion_misses: program.recursion_misses,
             requeue_misses: program.requeue_misses,
+            tag_wait_misses: program.tag_wait_misses,
             slow_dropped,
             runs: program.runs,
             run_time_ns: program.run_time_ns,
@@ -62,6 +64,7 @@ impl EarlierProbes {
             run_time_ns: record.run_time_ns,
             recursion_misses: record.recursion_misses,
             requeue_misses: record.requeue_misses,
+            tag_wait_misses: record.tag_wait_misses,
             ..ProgramCounts::default()
         };
         Some(Self { losses: array(&record.losses)?, program, slow_dropped: record.slow_dropped })
@@ -95,6 +98,8 @@ fn read_at_rest(collector: &mut Collector) -> Result<()> {
     for _ in 0..3 {
         collector.read_series(&index)?;
     }
+    collector.read_tag_waits()?;
+    collector.devices.restart_tag_waits();
     if collector.read_slow_records() {
         collector.commit();
     }

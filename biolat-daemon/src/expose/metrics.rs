@@ -424,6 +424,33 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_tag_waits_total",
+        labels: &["device", "pool"],
+        help: "Times that a task went to sleep because no tag was free for its I/O. One I/O can wait several times. Since \
+               Linux 7.3. pool: driver for the driver's tags, which I/O without a scheduler needs, scheduler for the \
+               scheduler's, or reserved for those of the driver's own commands. Appears with the first one.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (device, waits) in snapshot.devices.iter().filter_map(|view| Some((view, view.tag_waits?))) {
+                for (pool, of_pool) in waits.pools().into_iter().filter(|(_, of_pool)| of_pool.waits > 0) {
+                    add(&[&device.device.name, pool], of_pool.waits as f64, device.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_lost_tag_waits_total",
+        labels: &[],
+        help: "Waits missing from biolat_tag_waits_total: the kernel skipped the probe because it was already running on that \
+               CPU, or more than 1,024 devices have had waits. Absent where the kernel does not show waits for a tag.",
+        samples: Samples::Counter(|snapshot, add| {
+            if let Some(lost) = snapshot.health.lost_tag_waits {
+                add(&[], lost as f64, snapshot.started);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_inflight_ios",
         labels: &["device", "op"],
         help: "Block requests dispatched to the driver and not yet completed at the time of the collection. write: all ops \

@@ -56,6 +56,7 @@ mod soak_restarts;
 mod stacks;
 mod support;
 mod systemd;
+mod tag_waits;
 mod takeover;
 mod timeouts;
 mod top;

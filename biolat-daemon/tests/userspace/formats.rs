@@ -21,8 +21,8 @@ use biolat_model::{
     io_names::IoNames,
     size_histogram::SizeHistogram,
     snapshot::{
-        BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
-        Snapshot, Stalled, WorkloadRoom, WorkloadUsage, WorkloadView,
+        BandView, CpuSpread, DeviceView, Health, Inflight, PoolWaits, ProbeRuns, Process, SeriesView,
+        SizesView, SlowIo, Snapshot, Stalled, TagWaits, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -164,6 +164,11 @@ fn snapshot() -> Snapshot {
                 oldest: Duration::from_millis(16_250),
                 is_exact: true,
             },
+            tag_waits: Some(TagWaits {
+                driver: PoolWaits { waits: 41, tags: 64 },
+                scheduler: PoolWaits { waits: 2, tags: 256 },
+                reserved: PoolWaits::default(),
+            }),
             spread: CpuSpread {
                 completions: vec![7, 0, 9],
                 effective_cpus: Some(1.9),
@@ -181,6 +186,7 @@ fn snapshot() -> Snapshot {
             failures: 2,
             overruns: 1,
             lost_requeues: 5,
+            lost_tag_waits: Some(3),
             slots: 8,
             map_bytes: 51_200,
             workload_room: Some(WorkloadRoom { places: 256, used: 3, refused_ios: 9 }),
@@ -626,6 +632,7 @@ pub(crate) fn assert_json_agrees_with_protobuf(snapshot: &Snapshot) -> Value {
         ("/daemon/failures", "biolat_collect_failures_total"),
         ("/daemon/overruns", "biolat_collect_overruns_total"),
         ("/daemon/lost_requeues", "biolat_lost_requeues_total"),
+        ("/daemon/lost_tag_waits", "biolat_lost_tag_waits_total"),
         ("/daemon/slots", "biolat_series_slots"),
         ("/daemon/map_bytes", "biolat_map_bytes"),
         ("/daemon/workload_room/used", "biolat_workload_places_used"),
@@ -687,6 +694,10 @@ fn assert_device_agrees_with_protobuf(
     }
     for op in ["read", "write"] {
         assert_eq!(device["inflight"][op].as_f64(), number("biolat_inflight_ios", &[of_device, ("op", op)]));
+    }
+    for (pool, of_pool) in device["tag_waits"].as_object().into_iter().flatten() {
+        let exposed = number("biolat_tag_waits_total", &[of_device, ("pool", pool)]);
+        assert_eq!(of_pool["waits"].as_f64(), exposed.or(Some(0.0)), "{pool}");
     }
     let is_exact = number("biolat_oldest_inflight_exact", &[of_device]).is_none();
     assert_eq!(device["inflight"]["exact"], is_exact);

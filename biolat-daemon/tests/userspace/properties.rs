@@ -14,8 +14,8 @@ use biolat_model::{
     io_names::IoNames,
     size_histogram::SizeHistogram,
     snapshot::{
-        BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
-        Snapshot,
+        BandView, CpuSpread, DeviceView, Health, Inflight, PoolWaits, ProbeRuns, Process, SeriesView,
+        SizesView, SlowIo, Snapshot, TagWaits,
     },
 };
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
@@ -119,6 +119,10 @@ fn device() -> impl Strategy<Value = DeviceView> {
                 oldest: Duration::from_millis(missed[1].into()),
                 is_exact: rotational,
             },
+            tag_waits: rotational.then(|| TagWaits {
+                driver: PoolWaits { waits: missed[2].into(), tags: 64 },
+                ..TagWaits::default()
+            }),
             spread: CpuSpread {
                 completions: vec![7, 0, 9],
                 effective_cpus: Some(1.9),

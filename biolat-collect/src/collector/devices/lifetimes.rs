@@ -14,6 +14,7 @@ use super::{
         series_store::{EndedSeries, SeriesStore},
         spread::Spread,
         state::record::DeviceRecord,
+        tag_waits::TagWaitCounts,
     },
     Devices, GONE_DEVICES, KnownDevice,
 };
@@ -21,6 +22,13 @@ use crate::device::nvme_events::NvmeEvents;
 
 /// How long a device may be missing from sysfs after the probe has seen it.
 const UNRESOLVED_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends the series of a device that is gone, and its waits for a tag. `count` gets the completions of each series.
+fn end_counts(id: u64, store: &mut SeriesStore, probe: &mut Probe, count: impl FnMut(u64)) -> Result<()> {
+    store.end(&mut probe.maps, id, count)?;
+    probe.maps.forget_tag_waits(id);
+    Ok(())
+}
 
 fn log_device(device: &Device) {
     let fields: Vec<_> = [&device.name, &device.model, &device.serial]
@@ -65,7 +73,7 @@ impl Devices {
         };
         while let Some(place) = self.kept.iter().position(|kept| !is_found(kept)) {
             let kept = self.kept.swap_remove(place);
-            store.end(&mut probe.maps, kept.id, |_| {})?;
+            end_counts(kept.id, store, probe, |_| {})?;
             if self.selection.shows(&kept.name) {
                 log::info!("device {} is gone", kept.name);
             }
@@ -97,7 +105,7 @@ impl Devices {
             self.known.iter().filter(|(_, known)| !is_here(known)).map(|(&id, _)| id).collect();
         let mut outcome = Ok(());
         for id in gone {
-            match store.end(&mut probe.maps, id, |_| {}) {
+            match end_counts(id, store, probe, |_| {}) {
                 Ok(()) => {
                     if let Some(known) = self.known.remove(&id) {
                         if known.shown {
@@ -138,6 +146,7 @@ impl Devices {
                 has_submission_times: probe.kernel.has(Ability::SubmissionTimestamps),
                 spread: Spread::of(store.completions(device.id)),
                 nvme_events: NvmeEvents::default(),
+                tag_waits: TagWaitCounts::default(),
                 device,
             };
             if let Some(place) = self.kept.iter().position(|kept| kept.id == known.device.id) {
@@ -161,7 +170,7 @@ impl Devices {
             // Allow for a slow scan, for example on a busy machine or with a hung drive.
             if self.known_scan_began.saturating_duration_since(*since) >= UNRESOLVED_TIMEOUT {
                 let count = |completions| self.unresolved_completions += completions;
-                store.end(&mut probe.maps, id, count)?;
+                end_counts(id, store, probe, count)?;
                 self.unresolved.remove(&id);
             }
         }

@@ -21,8 +21,8 @@ impl Devices {
         inflight: impl Fn(u64) -> Inflight,
     ) -> Vec<DeviceView> {
         let view = |(id, known): (u64, &KnownDevice)| {
-            let audits_flushes = probe.kernel.has(Ability::FlushStatistics);
-            known.view(series_views(id, store, workloads, probe), inflight(id), cpu_nodes, audits_flushes)
+            let series = series_views(id, store, workloads, probe);
+            known.view(series, inflight(id), probe, cpu_nodes)
         };
         let mut views: Vec<_> = self.shown().map(view).collect();
         views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
@@ -35,8 +35,8 @@ impl KnownDevice {
         &self,
         series: Vec<SeriesView>,
         inflight: Inflight,
+        probe: &Probe,
         cpu_nodes: &CpuNodes,
-        audits_flushes: bool,
     ) -> DeviceView {
         let has_total = self.device.iostats;
         let has_split = has_total && self.has_dispatch_times;
@@ -47,8 +47,13 @@ impl KnownDevice {
             since: self.since,
             phases,
             series,
-            unseen: self.audit.iter().flat_map(|audit| audit.missed(audits_flushes)).collect(),
+            unseen: self
+                .audit
+                .iter()
+                .flat_map(|audit| audit.missed(probe.kernel.has(Ability::FlushStatistics)))
+                .collect(),
             inflight,
+            tag_waits: probe.counts_tag_waits().then(|| self.tag_waits.view()),
             spread: self.spread.view(self.device.numa_node, cpu_nodes),
             nvme_events: self.nvme_events.view(),
         }

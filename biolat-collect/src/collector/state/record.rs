@@ -89,6 +89,8 @@ pub(in crate::collector) struct EarlierRecord {
     pub run_time_ns: u64,
     #[prost(uint64, tag = "6")]
     pub requeue_misses: u64,
+    #[prost(uint64, tag = "7")]
+    pub tag_wait_misses: u64,
 }
 
 /// Values that an earlier series left in a slot that has no series now.
@@ -202,6 +204,9 @@ pub(in crate::collector) struct DeviceRecord {
     pub audit: Option<AuditRecord>,
     #[prost(message, repeated, tag = "9")]
     pub nvme_events: Vec<NvmeEventRecord>,
+    /// Waits for a tag that probes before this one counted, by pool.
+    #[prost(uint64, repeated, tag = "10")]
+    pub earlier_tag_waits: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -13,7 +13,7 @@ use super::{
 
 /// IDs of the probe's programs.
 pub(crate) fn programs() -> BTreeSet<u64> {
-    ids("prog", &["block_rq_complete", "block_rq_requeue", "inflight"])
+    ids("prog", &["block_rq_complete", "block_rq_requeue", "block_rq_tag_wait", "inflight"])
 }
 
 /// IDs of the probe's maps, except inner maps.
@@ -46,6 +46,13 @@ pub(crate) fn refused_requeues(pid: u32) -> u64 {
     // The program's link has the same id but no count.
     let mut ours = paths.filter(|path| field(path, "prog_id:") == Some(id));
     ours.find_map(|path| field(&path, "recursion_misses:")).unwrap_or_default()
+}
+
+/// Returns the number of devices in the probe's map of waits for a tag.
+pub(crate) fn tag_wait_devices() -> usize {
+    let dump: Value =
+        serde_json::from_str(&run("bpftool", &["map", "dump", "name", "TAG_WAITS", "--json"])).unwrap();
+    dump.as_array().unwrap().len()
 }
 
 /// Returns the number of a device's series in the probe's table.

@@ -4,6 +4,13 @@ use std::{fs, path::PathBuf};
 
 use super::block;
 
+const TRACING: &str = "/sys/kernel/debug/tracing";
+
+/// Whether the kernel has this event.
+pub(crate) fn has_event(event: &str) -> bool {
+    PathBuf::from(TRACING).join("events/block").join(event).exists()
+}
+
 /// A counter of a device's events.
 pub(crate) struct Events {
     folder: PathBuf,
@@ -13,7 +20,7 @@ pub(crate) struct Events {
 impl Events {
     /// Starts counting in a separate tracing instance.
     pub(crate) fn count(event: &'static str, device: &str) -> Self {
-        let folder = PathBuf::from("/sys/kernel/debug/tracing/instances/biolat");
+        let folder = PathBuf::from(TRACING).join("instances/biolat");
         fs::create_dir(&folder).unwrap();
         let events = Self { folder, event };
         let (major, minor) = {

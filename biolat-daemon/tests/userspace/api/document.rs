@@ -16,7 +16,7 @@ use biolat_model::{
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, ProbeRuns, Process, SeriesView, SizesView, SlowIo, Snapshot,
-        Stalled, WorkloadRoom, WorkloadUsage, WorkloadView,
+        Stalled, TagWaits, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ fn everything() -> Value {
         },
         phases: [true; 4],
         series: vec![series],
+        tag_waits: Some(TagWaits::default()),
         spread: CpuSpread {
             completions: vec![1],
             effective_cpus: Some(0.0),
@@ -69,6 +70,7 @@ fn everything() -> Value {
         volume_losses: [("{reason}".into(), 1)].into(),
         health: Health {
             durations: histogram(),
+            lost_tag_waits: Some(0),
             workload_room: Some(WorkloadRoom::default()),
             ..Health::default()
         },
@@ -143,11 +145,12 @@ fn history() -> Value {
 }
 
 /// Objects that can be null have their own row.
-const MAY_BE_NULL: [&str; 8] = [
+const MAY_BE_NULL: [&str; 9] = [
     "devices[].path",
     "devices[].volume",
     "workloads[].stalled",
     "daemon.workload_room",
+    "devices[].tag_waits",
     "probe",
     "process",
     "ios[].file",
