@@ -261,8 +261,29 @@ function(config) {
     {
       alert: 'BlockDeviceSaturated',
       comment:: |||
-        Without a scheduler I/O waits for a free tag, which is part of admission. Where the kernel does not timestamp admission,
-        a high and constant number of I/Os in flight suggests that all tags of the drive are in use.
+        Where the kernel does not timestamp admission, Linux 7.3 and later show how often tasks sleep for a free tag, but not for
+        how long. A task that sleeps again for the same I/O counts twice.
+      |||,
+      expr: |||
+        sum by (cluster, instance, device, pool) (rate(biolat_tag_waits_total{pool!="reserved"}[5m]))
+          > on (cluster, instance, device) group_left ()
+        0.1 * sum by (cluster, instance, device) (instance_device_op:biolat_total_latency_seconds:count_rate5m)
+        and on (cluster, instance, device) biolat_device_phase_available{phase="admission"} == 0
+      |||,
+      'for': '15m',
+      labels: { severity: 'info', sign: 'tags' },
+      annotations: {
+        summary: '{{ $labels.device }} on {{ $labels.instance }} gets more I/O than the tags of its {{ $labels.pool }} allow',
+        description: 'Tasks sleep {{ $value | printf "%.0f" }} times a second until a tag of the {{ $labels.pool }} is free.',
+        runbook: 'On the node: biolat 10 says how many tags there are; biolat who 10 1 shows who does the I/O',
+      },
+    },
+    {
+      alert: 'BlockDeviceSaturated',
+      comment:: |||
+        Without a scheduler I/O waits for a free tag, which is part of admission. Where the kernel neither timestamps admission
+        nor shows the wait for a tag, a high and constant number of I/Os in flight suggests that all tags of the drive are in
+        use.
       |||,
       expr: |||
         min_over_time(instance_device:biolat_inflight_ios:sum[5m]) >= 16
@@ -270,6 +291,7 @@ function(config) {
         min_over_time(instance_device:biolat_inflight_ios:sum[5m])
           > 0.9 * max_over_time(instance_device:biolat_inflight_ios:sum[5m])
         and on (cluster, instance, device) biolat_device_phase_available{phase="admission"} == 0
+        unless on (cluster, instance) biolat_lost_tag_waits_total
         unless
         instance_device:biolat_queue_latency_seconds:sum_rate5m > 0.1 * instance_device:biolat_device_latency_seconds:sum_rate5m
         and
@@ -279,7 +301,7 @@ function(config) {
       labels: { severity: 'info', sign: 'depth' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} may be at its limit of I/Os in flight',
-        description: 'At least {{ $value | printf "%.0f" }} I/Os have been in flight at all times for 15 minutes. This kernel does not timestamp the wait for a free tag.',
+        description: 'At least {{ $value | printf "%.0f" }} I/Os have been in flight at all times for 15 minutes. This kernel does not show the wait for a free tag.',
         runbook: 'cat /sys/block/{{ $labels.device }}/queue/nr_requests: is that the number in flight?',
       },
     },
