@@ -12,7 +12,7 @@ use biolat_model::{
     name::Name,
     period::Period,
     saturating,
-    snapshot::{DeviceView, Inflight, SeriesView, SlowIo, Snapshot, WorkloadView},
+    snapshot::{DeviceView, Inflight, SeriesView, SlowIo, Snapshot, TagWaits, WorkloadView},
     text::{format, time::unix_seconds},
 };
 
@@ -69,6 +69,8 @@ pub(super) struct DeviceWindow {
     pub(super) hint: String,
     /// I/Os in flight at the end of the window.
     pub(super) inflight: Inflight,
+    /// Waits for a free tag. `None` if they are not counted: before Linux 7.3, for volumes and in a history.
+    pub(super) tag_waits: Option<TagWaits>,
     /// All ops, including idle ones.
     pub(super) ops: Vec<OpWindow>,
     /// Missed completions by group of ops, without zeros.
@@ -276,6 +278,9 @@ impl DeviceWindow {
             phases: after.phases,
             hint: after.lacks.clone(),
             inflight: after.inflight,
+            tag_waits: after
+                .tag_waits
+                .map(|now| now.since(&before.and_then(|device| device.tag_waits).unwrap_or_default())),
             ops: after.series.iter().map(op).collect(),
             unseen: unseen.filter(|(_, count)| *count > 0).collect(),
             completions: (!completions.is_empty())

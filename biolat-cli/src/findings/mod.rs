@@ -10,6 +10,7 @@ mod siblings;
 mod sizes;
 mod stalled;
 mod status;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -35,6 +36,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(latency::slow(device, numbers));
         findings.extend(names::common(device, window));
         findings.extend(latency::admission(device, numbers));
+        findings.extend(tags::tag_waits(device, window));
         findings.extend(latency::queue(device, numbers));
         findings.extend(noisy_neighbor::noisy_neighbor(device, window, numbers));
         findings.extend(siblings::slower(device, &p99s, numbers));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use biolat_model::{
     device::Group,
-    snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
+    snapshot::{DeviceView, Inflight, PoolWaits, SeriesView, Snapshot, TagWaits},
     text::format::NumberFormat,
 };
 use biolat_testing::samples::{self, histogram, op};
@@ -162,6 +162,28 @@ fn reports_long_admission() {
 }
 
 /// The phase depends on the kernel version.
+/// The window is 60 s long, with 600 reads.
+#[test]
+fn reports_tag_waits() {
+    let waits = |driver, scheduler| {
+        let pool = |waits, tags| PoolWaits { waits, tags };
+        let tag_waits =
+            TagWaits { driver: pool(driver, 64), scheduler: pool(scheduler, 128), reserved: pool(9000, 0) };
+        DeviceView { tag_waits: Some(tag_waits), ..drive("sda", reads(QUICK, 1e-6, 9e-4)) }
+    };
+    assert!(nothing_found(&findings_of(vec![waits(99, 99)], &[])));
+    assert_eq!(
+        findings_of(vec![waits(72_000, 300)], &[]),
+        [
+            "sda: tasks slept for a free tag 1,200 times a second: the 64 tags of its driver (for each hardware queue) were all in \
+             use. To avoid that, submit fewer I/Os at once, or spread them over more drives.",
+            "sda: tasks slept for a free tag 5 times a second: the 128 tags of its scheduler (for each hardware queue) were all in \
+             use. To avoid that, raise /sys/block/sda/queue/nr_requests, or submit fewer I/Os at once, or spread them over more \
+             drives."
+        ]
+    );
+}
+
 #[test]
 fn reports_missing_admission_if_nothing_stands_out() {
     let quiet =
