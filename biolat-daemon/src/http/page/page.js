@@ -363,7 +363,7 @@ function showDevices(view) {
     setText(cells[2], number(known ? figures.all[TOTAL] / seconds : null));
     setText(cells[3], megabytes(known ? figures.bytes / seconds : null));
     if (isVolume(device)) setText(cells[4], NONE, 'not counted for volumes');
-    else setText(cells[4], number(inFlight(device)), `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other`);
+    else setText(cells[4], number(inFlight(device)), `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other${Object.entries(device.tag_waits ?? {}).map(([pool, { waits }]) => `; ${number(waits)} waits for a ${pool} tag`).join('')}`);
     setText(cells[5], oldest(device));
     QUANTILES.forEach(([, q], place) => setText(cells[6 + place], ...percentile(figures.quantile(phase, q))));
     setText(cells[10], percent(figures.queueShare));
