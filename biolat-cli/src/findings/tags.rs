@@ -18,8 +18,8 @@ pub(super) fn tag_waits(device: &DeviceWindow, window: &Window) -> Vec<String> {
     let limiting = pools.into_iter().filter(|(_, pool, _)| pool.waits as f64 >= limit);
     let texts = limiting.map(|(name, pool, remedy)| {
         format!(
-            "{}: tasks slept for a free tag {} times a second: the {} tags of its {name} (for each hardware queue) were all in \
-             use. To avoid that, {remedy}.",
+            "{}: tasks slept {} times a second because none of the {} tags of its {name} (for each hardware queue) was free \
+             for them. To avoid that, {remedy}.",
             device.name,
             format::count(window.rate(pool.waits).round().max(1.0) as u64),
             format::count(pool.tags)

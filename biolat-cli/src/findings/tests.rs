@@ -161,7 +161,6 @@ fn reports_long_admission() {
     assert!(found(3e-3, 99)[0].starts_with("No device completed"));
 }
 
-/// The phase depends on the kernel version.
 /// The window is 60 s long, with 600 reads.
 #[test]
 fn reports_tag_waits() {
@@ -175,15 +174,16 @@ fn reports_tag_waits() {
     assert_eq!(
         findings_of(vec![waits(72_000, 300)], &[]),
         [
-            "sda: tasks slept for a free tag 1,200 times a second: the 64 tags of its driver (for each hardware queue) were all in \
-             use. To avoid that, submit fewer I/Os at once, or spread them over more drives.",
-            "sda: tasks slept for a free tag 5 times a second: the 128 tags of its scheduler (for each hardware queue) were all in \
-             use. To avoid that, raise /sys/block/sda/queue/nr_requests, or submit fewer I/Os at once, or spread them over more \
+            "sda: tasks slept 1,200 times a second because none of the 64 tags of its driver (for each hardware queue) was free \
+             for them. To avoid that, submit fewer I/Os at once, or spread them over more drives.",
+            "sda: tasks slept 5 times a second because none of the 128 tags of its scheduler (for each hardware queue) was free \
+             for them. To avoid that, raise /sys/block/sda/queue/nr_requests, or submit fewer I/Os at once, or spread them over more \
              drives."
         ]
     );
 }
 
+/// The phase depends on the kernel version.
 #[test]
 fn reports_missing_admission_if_nothing_stands_out() {
     let quiet =
