@@ -9,7 +9,8 @@ use std::{fs, path::Path, process::Command};
 use biolat_model::{io_names::class, snapshot::SlowIo};
 
 use crate::support::{
-    block, daemon::Daemon, kernel, load::Target, mount::Mount, null_blk::NullBlk, run, slow_log::all_slow_ios,
+    block, daemon::Daemon, file_system, kernel, load::Target, mount::Mount, null_blk::NullBlk, run,
+    slow_log::all_slow_ios,
 };
 
 /// Every I/O of such a disk is slow: the daemon records I/Os of at least 33 ms.
@@ -200,7 +201,7 @@ fn names_files_and_processes_on_xfs() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn names_files_and_processes_on_btrfs() {
-    if !kernel::has_file_system("btrfs") {
+    if !file_system::is_there("btrfs") {
         return kernel::skip("there is no btrfs");
     }
     let disk = slow_disk();

@@ -8,6 +8,7 @@ use crate::{
         Folder, block,
         daemon::Daemon,
         diskstats::{FLUSH, READ, WRITE},
+        file_system,
         fio::write_in_batches,
         kernel::{self, Ability},
         load::{self, SpinBarrier, Target},
@@ -231,8 +232,7 @@ fn zone_appends_are_exact() {
     if kernel::is_skipped_without(Ability::Zones) {
         return;
     }
-    if !kernel::has_file_system("btrfs") || !kernel::module_has_member("btrfs", "btrfs_fs_info", "zone_size")
-    {
+    if !file_system::is_there("btrfs") || !kernel::module_has_member("btrfs", "btrfs_fs_info", "zone_size") {
         return kernel::skip("there is no btrfs with a zoned mode, which uses zone appends");
     }
     let disk =

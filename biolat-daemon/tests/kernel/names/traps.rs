@@ -20,7 +20,7 @@ use biolat_model::{
 };
 
 use super::{btrfs_bios_lead_to_inode, daemon, recorded, slow_disk, slow_disk_with};
-use crate::support::{Folder, daemon::Daemon, kernel, load::Target, mount::Mount, run};
+use crate::support::{Folder, daemon::Daemon, file_system, kernel, load::Target, mount::Mount, run};
 
 pub(super) const PAGE: usize = 4096;
 
@@ -197,7 +197,7 @@ fn names_are_complete() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn buffer_is_not_the_file() {
-    for file_system in ["ext4", "btrfs"].into_iter().filter(|name| kernel::has_file_system(name)) {
+    for file_system in ["ext4", "btrfs"].into_iter().filter(|name| file_system::is_there(name)) {
         let disk = slow_disk();
         let mount = Mount::with_new(file_system, "names-buffer", &disk.path());
         let shared = Folder::new("names-shared", true);
@@ -236,7 +236,7 @@ fn create_in_memory(folder: &Folder) -> File {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn shared_buffer_names_no_relative() {
-    if !kernel::has_file_system("btrfs") {
+    if !file_system::is_there("btrfs") {
         return kernel::skip("there is no btrfs");
     }
     let disk = slow_disk();

@@ -1,11 +1,6 @@
-//! What the running kernel can do: the same facts as the daemon's, and a few about drivers and file systems.
+//! What the running kernel can do: the same facts as the daemon's, and a few about modules.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    sync::LazyLock,
-};
+use std::{fs, path::Path, sync::LazyLock};
 
 pub(crate) use biolat_probe::abilities::Ability;
 use biolat_probe::{btf::Btf, kernel::Kernel, kernel_btf};
@@ -35,13 +30,6 @@ pub(crate) fn allows_io_uring() -> bool {
     // Older kernels have no such setting.
     let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     has(Ability::IoUring) && setting.map_or(true, |setting| setting.trim() == "0")
-}
-
-/// Whether the kernel has a file system, perhaps as a module.
-pub(crate) fn has_file_system(name: &str) -> bool {
-    let _ = Command::new("modprobe").args(["-q", name]).stderr(Stdio::null()).status();
-    let known = fs::read_to_string("/proc/filesystems").unwrap();
-    known.lines().any(|line| line.split_whitespace().next_back() == Some(name))
 }
 
 /// Whether a struct of a loaded module, which may be built in, has this member.

@@ -15,6 +15,7 @@ pub(crate) mod dm;
 pub(crate) mod emulator;
 pub(crate) mod fd_store;
 pub(crate) mod figures;
+pub(crate) mod file_system;
 pub(crate) mod fio;
 pub(crate) mod freezable;
 pub(crate) mod http;
