@@ -192,12 +192,15 @@ fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> R
     for program in PROGRAMS {
         let built = static_build::folder(architecture).join(program.name);
         let binary = folder.join(format!("{}-{}-linux-{}", program.name, info.version, architecture.name));
+        // Copied at once: builds of tests put the same programs, with other features of their dependencies, into this directory.
         fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
-        sboms.push(sbom::write(program, &binary, architecture, info)?);
         binaries.push(binary);
     }
+    for (program, binary) in PROGRAMS.into_iter().zip(&binaries) {
+        sboms.push(sbom::write(program, binary, architecture, info)?);
+    }
     let package = match cargo_deb::missing() {
-        None => Some(package::write(architecture, info, folder)?),
+        None => Some(package::write(architecture, info, folder, &binaries)?),
         Some(reason) => {
             println!("skipped: the package for {}: {reason}", architecture.name);
             None
