@@ -57,7 +57,7 @@ pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use slow::{NamesRecord, SlowIoRecord};
 pub use state_map::StateMap;
 pub use sys::ProgramCounts;
-pub use volumes::{VolumeLosses, VolumeProbe, VolumeSupport, test_load_volumes, volume_bytes};
+pub use volumes::{LACKS_VOLUMES, VolumeLosses, VolumeProbe, test_load_volumes, volume_bytes};
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
 use biolat_system::{c_library, host::Host};

@@ -89,9 +89,7 @@ pub struct VolumeProbe {
 impl VolumeProbe {
     /// Loads the programs without attaching them. `None` if the kernel lacks what they need.
     pub(super) fn load(kernel: &Kernel, host: &Host, cpus: PossibleCpus) -> Result<Option<Self>> {
-        let Some(tracing) = &kernel.volumes else { return Ok(None) };
-        let env = LoadEnv::of(host, kernel)?;
-        load(kernel, tracing, cpus).map(Some).map_err(|error| env.explain(error))
+        Programs::load(kernel, host)?.map(|programs| with_maps(programs, cpus)).transpose()
     }
 
     /// Starts to measure a device. Fails, among other things, if there is no room for it: another volume has its cell, or there are
@@ -221,20 +219,13 @@ pub fn volume_bytes(cpus: u64) -> u64 {
     cpus * u64::from(ENTRIES) * size_of::<VolumeCounters>() as u64
 }
 
-/// Loads the programs for volumes to have the kernel verify them, then unloads them.
-pub fn test_load_volumes(kernel: &Kernel, host: &Host) -> Result<VolumeSupport> {
-    let Some(tracing) = &kernel.volumes else { return Ok(VolumeSupport::Lacking) };
-    let env = LoadEnv::of(host, kernel)?;
-    Programs::load(kernel, tracing).map(|_| VolumeSupport::Full).map_err(|error| env.explain(error))
-}
+/// Why volumes are not measured on a kernel for which no programs are loaded.
+pub const LACKS_VOLUMES: &str =
+    "this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need";
 
-/// Whether the kernel has what the programs for volumes need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumeSupport {
-    /// It accepts the programs.
-    Full,
-    /// Its BTF lacks a tracepoint or a member.
-    Lacking,
+/// Loads the programs for volumes to have the kernel verify them, then unloads them. Returns whether the kernel has what they need.
+pub fn test_load_volumes(kernel: &Kernel, host: &Host) -> Result<bool> {
+    Ok(Programs::load(kernel, host)?.is_some())
 }
 
 fn add(sum: &mut VolumeCounters, value: &VolumeCounters) {
@@ -253,7 +244,14 @@ struct Programs {
 }
 
 impl Programs {
-    fn load(kernel: &Kernel, tracing: &VolumeTracing) -> Result<Self> {
+    /// `None` if the kernel lacks what they need.
+    fn load(kernel: &Kernel, host: &Host) -> Result<Option<Self>> {
+        let Some(tracing) = &kernel.volumes else { return Ok(None) };
+        let env = LoadEnv::of(host, kernel)?;
+        Self::relocate_and_load(kernel, tracing).map(Some).map_err(|error| env.explain(error))
+    }
+
+    fn relocate_and_load(kernel: &Kernel, tracing: &VolumeTracing) -> Result<Self> {
         let constants =
             Constants { kernel: kernel.layout, volumes: tracing.constants, ..Constants::default() };
         let relocated =
@@ -275,8 +273,8 @@ impl Programs {
     }
 }
 
-fn load(kernel: &Kernel, tracing: &VolumeTracing, cpus: PossibleCpus) -> Result<VolumeProbe> {
-    let Programs { mut object, programs, understudies } = Programs::load(kernel, tracing)?;
+fn with_maps(programs: Programs, cpus: PossibleCpus) -> Result<VolumeProbe> {
+    let Programs { mut object, programs, understudies } = programs;
     let mut maps = MapSet::Loaded(&mut object, None);
     Ok(VolumeProbe {
         programs,

@@ -12,9 +12,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use sha2::{Digest as _, Sha256};
 
-use crate::process::{cargo, find, output, root, run};
+use crate::{
+    hash::hash,
+    process::{cargo, find, output, root, run},
+};
 
 /// A committed object.
 struct Committed {
@@ -353,10 +355,6 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn write_manifest(committed: &Committed, manifest: &BTreeMap<String, String>) -> String {

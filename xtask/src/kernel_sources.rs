@@ -4,9 +4,11 @@
 use std::{fs, process::Command};
 
 use anyhow::Result;
-use sha2::{Digest as _, Sha256};
 
-use crate::process::{output, root};
+use crate::{
+    hash::hash,
+    process::{output, root},
+};
 
 /// Everything that may behave differently on another architecture, and the tests that would show it.
 const SOURCES: [&str; 14] = [
@@ -32,14 +34,14 @@ pub(crate) fn digest() -> Result<String> {
     let names = output(Command::new("git").current_dir(root()).args(list).args(SOURCES))?;
     let mut names: Vec<_> = names.split_terminator('\0').collect();
     names.sort_unstable();
-    let mut digest = Sha256::new();
+    let mut all = Vec::new();
     for name in names {
         // A deleted file is still listed.
         let Ok(bytes) = fs::read(root().join(name)) else { continue };
-        digest.update(format!("{name} {}\n", bytes.len()));
-        digest.update(&bytes);
+        all.extend(format!("{name} {}\n", bytes.len()).into_bytes());
+        all.extend(bytes);
     }
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hash(&all))
 }
 
 #[cfg(test)]

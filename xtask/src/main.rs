@@ -8,6 +8,7 @@ mod dist;
 mod ebpf;
 mod fleet;
 mod folder;
+mod hash;
 mod host;
 mod kernel_results;
 mod kernel_sources;

@@ -10,7 +10,9 @@ use biolat_model::{
     device::{Device, Selection},
     epoch::time,
 };
-use biolat_probe::{Options, Probe, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on};
+use biolat_probe::{
+    LACKS_VOLUMES, Options, Probe, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on,
+};
 use biolat_system::host::Host;
 
 use super::{
@@ -162,16 +164,11 @@ pub(super) fn measure_volumes(collector: &mut Collector, choice: MeasureVolumes)
     let probe = match collector.probe.load_volume_probe(&collector.host) {
         Ok(Some(probe)) => probe,
         Ok(None) if choice == MeasureVolumes::On => {
-            bail!(
-                "cannot measure volumes: this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need; \
-                 use --volumes auto or off"
-            )
+            bail!("cannot measure volumes: {LACKS_VOLUMES}; use --volumes auto or off")
         }
         Err(error) if choice == MeasureVolumes::On => return Err(error),
         Ok(None) => {
-            log::info!(
-                "volumes are not measured: this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need"
-            );
+            log::info!("volumes are not measured: {LACKS_VOLUMES}");
             return Ok(());
         }
         Err(error) => {

@@ -62,10 +62,9 @@ pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     let MapSize { slots, cpus, slot_bytes, workload_bytes, volume_bytes, has_understudy } = map_size;
     let bytes = map_size.max_bytes();
     let counters = map_size.bytes() - workload_bytes - volume_bytes;
-    let of = |bytes: u64, what: &str| match bytes {
+    let of = |bytes: u64, what: &str| {
         // Less would print as 0.0 MiB.
-        bytes if bytes < 52 << 10 => String::new(),
-        bytes => format!(", and {} for {what}", mib(bytes)),
+        if bytes < 52 << 10 { String::new() } else { format!(", and {} for {what}", mib(bytes)) }
     };
     let (workloads, volumes) = (of(workload_bytes, "workloads"), of(volume_bytes, "volumes"));
     let text = format!(

@@ -5,7 +5,7 @@ use std::io;
 use anyhow::Result;
 use biolat_collect::collector::MeasureVolumes;
 use biolat_model::device::Device;
-use biolat_probe::VolumeSupport;
+use biolat_probe::LACKS_VOLUMES;
 
 use super::finding::Finding;
 
@@ -14,11 +14,12 @@ const SUBJECT: &str = "volumes";
 /// Maximum number of volumes that a finding lists.
 const MAX_LISTED: usize = 8;
 
-/// Checks the volumes found. `loaded` is `None` if loading the programs was not tried.
+/// Checks the volumes found. `loaded` tells whether the kernel has what the programs need, or is `None` if loading them was not
+/// tried.
 pub(super) fn volumes(
     choice: MeasureVolumes,
     found: &io::Result<Vec<Device>>,
-    loaded: Option<Result<VolumeSupport>>,
+    loaded: Option<Result<bool>>,
 ) -> Option<Finding> {
     const ID: &str = "volumes.measured";
     if choice == MeasureVolumes::Off {
@@ -31,11 +32,8 @@ pub(super) fn volumes(
         }
     };
     let failed = match loaded {
-        None | Some(Ok(VolumeSupport::Full)) => None,
-        Some(Ok(VolumeSupport::Lacking)) => Some(
-            "this kernel's BTF lacks block_bio_queue, block_bio_complete or a member that they need"
-                .to_owned(),
-        ),
+        None | Some(Ok(true)) => None,
+        Some(Ok(false)) => Some(LACKS_VOLUMES.to_owned()),
         Some(Err(error)) => Some(format!("{error:#}")),
     };
     match failed {
@@ -65,7 +63,6 @@ mod tests {
     use anyhow::anyhow;
     use biolat_collect::collector::MeasureVolumes;
     use biolat_model::device::{Device, Volume};
-    use biolat_probe::VolumeSupport;
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
@@ -82,7 +79,7 @@ mod tests {
     fn lists_what_is_measured() {
         let found =
             Ok(vec![volume("dm-0", "lvm", "vg-data", &["sda", "sdb"]), volume("md0", "md", "md0", &[])]);
-        let finding = volumes(MeasureVolumes::Auto, &found, Some(Ok(VolumeSupport::Full))).unwrap();
+        let finding = volumes(MeasureVolumes::Auto, &found, Some(Ok(true))).unwrap();
         assert_eq!(
             (finding.verdict, finding.text.as_str()),
             (Fine, "dm-0 (vg-data, lvm on sda, sdb); md0 (md)")
@@ -96,7 +93,7 @@ mod tests {
     #[test]
     fn failures_matter_where_there_are_volumes_or_they_are_asked_for() {
         let (none, one) = (Ok(Vec::new()), Ok(vec![volume("md0", "md", "md0", &[])]));
-        let lacking = || Some(Ok(VolumeSupport::Lacking));
+        let lacking = || Some(Ok(false));
         assert_eq!(volumes(MeasureVolumes::Auto, &none, lacking()), None);
         assert_eq!(volumes(MeasureVolumes::Auto, &one, lacking()).unwrap().verdict, Note);
         assert_eq!(volumes(MeasureVolumes::On, &none, lacking()).unwrap().verdict, Fail);

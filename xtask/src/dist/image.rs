@@ -14,7 +14,8 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::{hash::hash, release_info::ReleaseInfo};
+use super::release_info::ReleaseInfo;
+use crate::hash::hash;
 use crate::static_build::{Architecture, DAEMON, PROGRAMS};
 
 /// Unprivileged user and group, the same as in distroless images.

@@ -2,7 +2,6 @@
 //!
 //! Builds are reproducible: a commit produces the same bytes in any directory.
 
-mod hash;
 mod image;
 mod package;
 mod release_info;
@@ -21,11 +20,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use crate::{
     cargo_deb,
     folder::make_empty,
+    hash::hash,
     process::{ROOT, output, root, run},
     static_build::{self, Architecture, PROGRAMS},
 };
 
-pub(crate) use hash::hash;
 use release_info::ReleaseInfo;
 
 /// The release artifacts for one architecture.

@@ -14,9 +14,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{hash::hash, release_info::ReleaseInfo};
+use super::release_info::ReleaseInfo;
 use crate::{
     ebpf,
+    hash::hash,
     process::{cargo, output, root},
     static_build::{Architecture, Program},
 };

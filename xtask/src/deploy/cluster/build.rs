@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use crate::{
-    dist::hash,
+    hash::hash,
     host::tool,
     process::{find, output, root, run},
 };

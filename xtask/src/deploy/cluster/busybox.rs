@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 use tar::{Builder, Header};
 
-use crate::{dist::hash, process::find, static_build::Architecture};
+use crate::{hash::hash, process::find, static_build::Architecture};
 
 pub(super) const IMAGE: &str = "docker.io/local/busybox:1";
 

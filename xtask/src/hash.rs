@@ -1,4 +1,4 @@
-//! Computes checksums of artifacts.
+//! Computes checksums.
 
 use sha2::{Digest as _, Sha256};
 
