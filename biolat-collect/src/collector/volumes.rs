@@ -41,7 +41,7 @@ pub enum MeasureVolumes {
 }
 
 impl MeasureVolumes {
-    /// Returns those of the volumes found that are measured.
+    /// Returns the volumes to measure.
     #[must_use]
     pub fn shown(self, selection: &Selection, mut found: Vec<Device>) -> Vec<Device> {
         found.retain(|Device { name, .. }| {

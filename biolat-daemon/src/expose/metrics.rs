@@ -427,8 +427,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_tag_waits_total",
         labels: &["device", "pool"],
         help: "Times that a task went to sleep because no tag was free for its I/O. One I/O can wait several times. Since \
-               Linux 7.3. pool: driver for the driver's tags, which I/O without a scheduler needs, scheduler for the \
-               scheduler's, or reserved for those of the driver's own commands. Appears with the first one.",
+               Linux 7.3. pool: whose tags: driver (I/O without a scheduler needs one), scheduler, or reserved (for the driver's \
+               own commands). A series appears with its first wait.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, waits) in snapshot.devices.iter().filter_map(|view| Some((view, view.tag_waits?))) {
                 for (pool, of_pool) in waits.pools().into_iter().filter(|(_, of_pool)| of_pool.waits > 0) {
@@ -878,7 +878,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
-        help: "Kernel memory of the counters of series, workloads and volumes in bytes, on all CPUs; those of series and workloads double when the understudy is attached.",
+        help: "Kernel memory of all counters in bytes, on all CPUs. Attaching the understudy doubles the counters of series and workloads.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },

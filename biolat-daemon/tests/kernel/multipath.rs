@@ -181,7 +181,7 @@ fn nvme_events_grow_on_failover() {
     assert_eq!(requeues(), block::number(&device.head, "diag/io_requeue_no_usable_path_count"));
 }
 
-/// Returns how many of these events the daemon has counted.
+/// Returns the daemon's count of these events.
 fn nvme_events(daemon: &Daemon, device: &str, event: &str) -> u64 {
     let figures = daemon.fresh();
     let found = figures.metrics("biolat_nvme_events_total", &[("device", device), ("event", event)]);

@@ -53,7 +53,7 @@ fn waits(figures: &Figures, disk: &NullBlk) -> ([f64; 3], f64) {
     (["driver", "scheduler", "reserved"].map(of), figures.value("biolat_lost_tag_waits_total", &[]))
 }
 
-/// A restarted daemon continues the counts of its probe, and one with other options those of the probe that it replaces.
+/// A restarted daemon continues its probe's counts. With other options, it replaces the probe and carries the counts over.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn counts_each_wait_in_its_pool() {

@@ -1,5 +1,5 @@
-//! Tests kernels of RHEL, which combine an old release number with newer members. Their BTF is not at hand, so that of a mainline
-//! kernel is changed where their sources differ in what biolat reads; offsets are the mainline kernel's.
+//! Tests kernels of RHEL, which have an old release number and newer members. We have no BTF of them, so the tests change a mainline
+//! kernel's where RHEL's sources differ; the offsets are mainline's.
 
 use super::{UnsupportedKernel, excerpt, written};
 use crate::{abilities::Ability, kernel::Kernel};
