@@ -23,7 +23,9 @@ const COMMANDS: [(&str, &[&str]); 3] = [
     ),
     (
         "everything",
-        &["exec daemonset/disks -- /biolat-daemon check --listen='[::]':19976 --workloads=1000 --cgroupfs=/cgroups\n"],
+        &[
+            "exec daemonset/disks -- /biolat-daemon check --listen='[::]':19976 --workloads=1000 --cgroupfs=/cgroups\n",
+        ],
     ),
     ("kept", &[" --pin=/kept-probe\n", "deploy/kubernetes/unpin.yaml, with /sys/fs/bpf/biolat"]),
 ];
