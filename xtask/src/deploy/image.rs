@@ -2,6 +2,7 @@
 //! other architecture, checks only the image's content.
 
 mod bpf_folder;
+mod container;
 mod drive;
 mod podman;
 mod runc;
@@ -27,6 +28,7 @@ use crate::{
     static_build::PROGRAMS,
 };
 use bpf_folder::BpfFolder;
+use container::Container;
 use drive::Drive;
 use podman::Podman;
 use runc::{KEEPING, PRIVILEGE_CASES, RuncContainer, START_TIMEOUT};
@@ -65,7 +67,7 @@ pub(super) fn check() -> Result<()> {
     println!("the image in podman");
     let podman = Podman::load(&release.image, &folder)?;
     let container = podman.run()?;
-    check_counts(&drive, &mut || container.scrape())?;
+    check_counts(&drive, &container)?;
     drop(container);
     check_refusal(&podman.run_without_capabilities()?, "CAP_BPF and CAP_PERFMON")?;
 
@@ -74,7 +76,7 @@ pub(super) fn check() -> Result<()> {
         println!("the image in runc: {}", case.description);
         let container = RuncContainer::start(&folder, &system, case, None)?;
         match case.expected_error {
-            None => check_counts(&drive, &mut || container.scrape())?,
+            None => check_counts(&drive, &container)?,
             Some(line) => check_refusal(&container.wait()?, line)?,
         }
     }
@@ -89,7 +91,7 @@ fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     let bpf = BpfFolder::mount(folder)?;
     let start = || RuncContainer::start(folder, system, &KEEPING, Some(bpf.path()));
     let container = start()?;
-    check_counts(drive, &mut || container.scrape())?;
+    check_counts(drive, &container)?;
     let missing = drive.accounted_reads()?.checked_sub(drive.count_in(&container.scrape()?));
     drop(container);
     drive.read(READS)?;
@@ -112,11 +114,11 @@ fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the container counts as many reads of the drive as the kernel's disk statistics.
-fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<()> {
+/// Checks that the container counts as many reads of the drive as the kernel's disk statistics, and how much memory it uses.
+fn check_counts(drive: &Drive, container: &impl Container) -> Result<()> {
     let began = Instant::now();
     let counted = loop {
-        match scrape() {
+        match container.scrape() {
             Ok(text) => break drive.count_in(&text),
             Err(error) if began.elapsed() > START_TIMEOUT => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(200)),
@@ -126,14 +128,14 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
     drive.read(READS)?;
     let accounted = drive.accounted_reads()? - accounted;
     loop {
-        let metrics = scrape()?;
+        let metrics = container.scrape()?;
         let (more, missed) = (drive.count_in(&metrics) - counted, drive.missed_in(&metrics));
         if more == accounted && more >= READS {
             ensure!(missed < READS / 2, "{missed} of {more} requests are reported as missed");
             println!(
                 "  {more} requests, the same as in the kernel's disk statistics, {missed} of them reported as missed"
             );
-            return check_memory(&metrics);
+            return check_memory(container.pid()?);
         }
         if began.elapsed() > START_TIMEOUT {
             bail!(
@@ -144,14 +146,21 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
     }
 }
 
-/// Checks the daemon's resident memory after startup. The limit assumes a machine with few CPUs and devices.
-fn check_memory(metrics: &str) -> Result<()> {
-    const MAX: f64 = 7.5 * 1024.0 * 1024.0;
-    let resident = metrics.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
-    let resident: f64 = resident.context("no process_resident_memory_bytes")?.parse()?;
-    println!("  {resident} bytes of memory, at most {MAX}");
-    if resident > MAX {
-        bail!("resident memory is {resident} bytes, more than {MAX}");
+/// Checks the daemon's memory after startup. The limits assume a machine with few CPUs and devices.
+///
+/// The program determines how much anonymous memory it has. The total also includes the ring buffers, 1.3 MiB, and the pages of
+/// the binary that the kernel maps around each page fault if they are in the page cache, which varies by 0.5 MiB. Recent kernels
+/// add up the counters of all CPUs for `/proc/PID/status`, but not for `/proc/PID/stat`, which the metric is from.
+fn check_memory(pid: u32) -> Result<()> {
+    const MAX: [(&str, u64); 2] = [("RssAnon", 2 << 10), ("VmRSS", 8 << 10)];
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    for (name, max) in MAX {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let line = line.with_context(|| format!("{path} has no {name}"))?;
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        println!("  {name}: {kibibytes} KiB, at most {max}");
+        ensure!(kibibytes <= max, "the daemon's {name} is {kibibytes} KiB, more than {max}");
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::container::Container;
 use crate::process::{output, run};
 
 const IMAGE: &str = concat!("biolat:", env!("CARGO_PKG_VERSION"));
@@ -70,8 +71,8 @@ impl Podman {
     }
 }
 
-impl PodmanContainer<'_> {
-    pub(super) fn scrape(&self) -> Result<String> {
+impl Container for PodmanContainer<'_> {
+    fn scrape(&self) -> Result<String> {
         let address = format!("http://127.0.0.1:{}/metrics", self.port);
         let response =
             Command::new("curl").args(["--silent", "--fail", "--max-time", "5", &address]).output()?;
@@ -84,6 +85,11 @@ impl PodmanContainer<'_> {
             );
         }
         Ok(String::from_utf8(response.stdout)?)
+    }
+
+    fn pid(&self) -> Result<u32> {
+        let pid = output(self.podman.command(&["inspect", "--format={{.State.Pid}}"]).arg(&self.id))?;
+        Ok(pid.trim().parse()?)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::container::Container;
 use crate::{
     folder::make_empty,
     process::{output, run},
@@ -148,25 +149,6 @@ impl RuncContainer {
         Ok(container)
     }
 
-    /// Scrapes the daemon over the loopback interface of the container's network namespace.
-    pub(super) fn scrape(&self) -> Result<String> {
-        let state = self.runc(&["state", NAME]).output()?;
-        let state: Value = serde_json::from_slice(&state.stdout).context("the container has not started")?;
-        let pid = state["pid"].to_string();
-        let within = |program: &[&str]| {
-            let mut command = Command::new("nsenter");
-            command.args(["--target", &pid, "--net", "--"]).args(program);
-            command
-        };
-        output(&mut within(&["ip", "link", "set", "lo", "up"]))?;
-        let address = "http://127.0.0.1:9976/metrics";
-        let response = within(&["curl", "--silent", "--fail", "--max-time", "5", address]).output()?;
-        if !response.status.success() {
-            bail!("the daemon does not answer: {}", response.status);
-        }
-        Ok(String::from_utf8(response.stdout)?)
-    }
-
     /// Waits for the container to exit on its own.
     pub(super) fn wait(mut self) -> Result<Output> {
         let mut child = self.child.take().context("no container")?;
@@ -185,6 +167,32 @@ impl RuncContainer {
         let mut command = Command::new("runc");
         command.arg("--root").arg(self.folder.with_file_name("runc")).args(arguments);
         command
+    }
+}
+
+impl Container for RuncContainer {
+    /// Scrapes the daemon over the loopback interface of the container's network namespace.
+    fn scrape(&self) -> Result<String> {
+        let pid = self.pid()?.to_string();
+        let within = |program: &[&str]| {
+            let mut command = Command::new("nsenter");
+            command.args(["--target", &pid, "--net", "--"]).args(program);
+            command
+        };
+        output(&mut within(&["ip", "link", "set", "lo", "up"]))?;
+        let address = "http://127.0.0.1:9976/metrics";
+        let response = within(&["curl", "--silent", "--fail", "--max-time", "5", address]).output()?;
+        if !response.status.success() {
+            bail!("the daemon does not answer: {}", response.status);
+        }
+        Ok(String::from_utf8(response.stdout)?)
+    }
+
+    fn pid(&self) -> Result<u32> {
+        let state = self.runc(&["state", NAME]).output()?;
+        let state: Value = serde_json::from_slice(&state.stdout).context("the container has not started")?;
+        let pid = state["pid"].as_u64().context("the container has no process")?;
+        Ok(pid.try_into()?)
     }
 }
 
