@@ -55,9 +55,10 @@ fn waiting_collection_feeds_watchdog() {
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut command = command(&["--interval", "500ms"]);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+    // Loaded first, because verification takes long in an emulated machine, and collections would work in the meantime.
+    let reader = RcuReader::load(Duration::from_secs(6));
     let daemon = Daemon::start_command(&mut command);
     let before = daemon.fresh();
-    let reader = RcuReader::load(Duration::from_secs(6));
     let longest = thread::scope(|scope| {
         let holder = scope.spawn(|| reader.run());
         let (mut fed, mut longest) = (Instant::now(), Duration::ZERO);
@@ -82,9 +83,11 @@ fn waiting_collection_feeds_watchdog() {
     };
     let ((count_before, worked_before), (count, worked)) = (collections(&before), collections(&after));
     // Two a second, except for most of the six seconds.
-    let due = 2.0 * (after.taken() - before.taken()).as_secs_f64();
-    assert!(((count - count_before) as f64) < due - 4.0, "no collection waited for seconds");
-    assert!(worked - worked_before < 2.0, "collections worked for {} s", worked - worked_before);
+    let elapsed = (after.taken() - before.taken()).as_secs_f64();
+    assert!(((count - count_before) as f64) < 2.0 * elapsed - 4.0, "no collection waited for seconds");
+    // On a slow machine, collections work during much of the remaining time.
+    let worked = worked - worked_before;
+    assert!(worked < elapsed - 4.0, "collections worked for {worked} of {elapsed} s");
 }
 
 /// Simulates a drive that does not respond and blocks the collector.
