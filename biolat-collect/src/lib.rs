@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 pub mod collector;
+pub mod cpus;
 pub mod device;
 pub mod pins;
 pub mod processes;

@@ -61,8 +61,8 @@ fn losses_and_constants() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (540, 4));
-    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (200, 32));
+    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (532, 4));
+    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (200, 24));
     assert_eq!((size_of::<NamesLayout>(), size_of::<ProcessConstants>()), (240, 32));
     assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 440));
 }

@@ -48,9 +48,8 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
-    let cpu = maps::cpu_place();
-    let entry = workload::entry::<P>(completion, cpu, cell);
-    let Some(counters) = maps::series::<P>(cpu, cell.slot()) else { return false };
+    let entry = workload::entry::<P>(completion, cell);
+    let Some(counters) = maps::series::<P>(cell.slot()) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *counters };
     let device = record::common_phases(series, entry, completion.bytes, allocated_at, issued_at, now);

@@ -7,11 +7,10 @@ use core::{
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
-    helpers::generated::{bpf_get_smp_processor_id, bpf_ringbuf_output},
+    helpers::generated::bpf_ringbuf_output,
     macros::btf_map,
 };
 use biolat_common::{
-    constants::{COUNTER_FLAGS, ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER, SERIES_WORDS_PLACEHOLDER},
     event::{Event, RING_BYTES},
     inflight::Found,
     lost::{Counts, LEFT, Reason, TAG_WAITS as LOST_TAG_WAITS, TAKEN},
@@ -19,28 +18,21 @@ use biolat_common::{
     names::{FUNCTIONS as MAX_FUNCTIONS, Function, HEAD_BYTES, NamedRecord, PATH_BYTES},
     series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
-    slot::{BANKS, CHUNK_SLOTS, CHUNKS, Cell, CpuPlace, SLOTS, TABLE_CELLS, array_index, table_cell},
+    slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
     tags::{MAX_DEVICES, Pool, TagWaits},
-    workload::{Cgroup, Entry, MAX_PLACES, Places},
+    workload::{Cgroup, Entry, MAX_PLACES, PLACES_PLACEHOLDER, Places},
 };
 
-use crate::{atomic, constants::option_const, in_place::in_place, maximum::Maximum};
+use crate::{atomic, maximum::Maximum};
 
-/// An array of counters of one chunk or workload table and one bank: see [`biolat_common::slot`]. Its value has a row for each of
-/// the bank's CPUs; the daemon sets its size when it loads the probe.
+/// The counters of a series, untyped. With `--sizes off` the daemon shortens the array: see `biolat-probe/src/object.rs`.
 ///
 /// The kernel accepts a map into an array of maps only if it matches the template here. From 5.15 to 6.1, a template whose value
-/// is a struct in BTF does not match a map without BTF, and the daemon creates its maps without BTF. So values are words here.
+/// is a struct in BTF does not match a map without BTF, and the daemon creates its maps without BTF.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
-type Rows<const WORDS: usize, const LENGTH: usize> = Array<[u64; WORDS], LENGTH, COUNTER_FLAGS>;
-
-/// The counters of the series in one chunk.
-type Chunk = Rows<SERIES_WORDS_PLACEHOLDER, { CHUNK_SLOTS as usize }>;
-
-/// Workload tables.
-type WorkloadTables = Rows<ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER>;
+type Untyped = [u64; size_of::<Counters>() / 8];
 
 /// One of the two programs that record completions. Each has its own counters, and the kernel does not run a program that is
 /// already running on the CPU. So no other run writes these counters on this CPU, with two exceptions: the requeue program, which
@@ -72,22 +64,19 @@ static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
 #[btf_map]
 static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
 
-/// Where the counters of each CPU are, as [`CpuPlace::bits`]. Only the daemon writes it; it also sets the number of CPUs when it
-/// loads the probe.
+/// The slots that exist from the start. The daemon sets their number when it loads the probe.
 #[btf_map]
-static CPUS: Array<u64, 1> = Array::new();
+static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
 
-/// The counters of the first bank for the slots that exist from the start. The daemon sets their number when it loads the probe.
+/// Slots that the daemon adds later.
 #[btf_map]
-static SERIES: Chunk = Chunk::new();
-
-/// The other chunks, by [`array_index`], which the daemon adds.
-#[btf_map]
-static MORE: ArrayOfMaps<Chunk, { (CHUNKS * BANKS) as usize }> = ArrayOfMaps::new();
+static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
+    ArrayOfMaps::new();
 
 /// The understudy's counters. The daemon adds all of them before it attaches the understudy.
 #[btf_map]
-static SERIES_2: ArrayOfMaps<Chunk, { (CHUNKS * BANKS) as usize }> = ArrayOfMaps::new();
+static SERIES_2: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
+    ArrayOfMaps::new();
 
 #[btf_map]
 static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
@@ -154,17 +143,15 @@ unsafe impl Sync for Number {}
 #[btf_map]
 static INFLIGHT: Array<Found, 1> = Array::new();
 
-/// The workload tables of the first bank.
+/// The workload tables. The daemon sets their size when it loads the probe.
 #[btf_map]
-static WORKLOADS: WorkloadTables = WorkloadTables::new();
+static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
 
-/// The workload tables of the other banks, which the daemon adds.
+/// The understudy's workload tables: one map of the same size, which the daemon adds before it attaches the understudy. Its
+/// entries are untyped for the same reason as [`Untyped`].
 #[btf_map]
-static MORE_WORKLOADS: ArrayOfMaps<WorkloadTables, { BANKS as usize }> = ArrayOfMaps::new();
-
-/// The understudy's workload tables. The daemon adds them before it attaches the understudy.
-#[btf_map]
-static WORKLOADS_2: ArrayOfMaps<WorkloadTables, { BANKS as usize }> = ArrayOfMaps::new();
+static WORKLOADS_2: ArrayOfMaps<PerCpuArray<[u64; size_of::<Entry>() / 8], PLACES_PLACEHOLDER>, 1> =
+    ArrayOfMaps::new();
 
 /// For each place in the workload tables, the latest epoch in which any CPU created an entry there. They form a single value, so
 /// the daemon reads them all with one system call.
@@ -218,47 +205,19 @@ fn slot_in_index(bits: u64) -> Option<u32> {
     unsafe { INDEX.get(bits) }.copied()
 }
 
-/// Where this CPU's counters are.
-#[inline(always)]
-pub(crate) fn cpu_place() -> CpuPlace {
-    // SAFETY: the helper has no requirements.
-    let cpu = unsafe { bpf_get_smp_processor_id() } as u32;
-    CpuPlace::from_bits(CPUS.get(cpu).copied().unwrap_or(0))
-}
-
 /// This CPU's counters for a slot. No other run writes them, except `requeues`: since Linux 6.1 the kernel does not run a program
 /// that is already running on the CPU. Earlier kernels may do so in an interrupt; a count may then be lost, which the audit
 /// detects.
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
-pub(crate) fn series<P: Program>(place: CpuPlace, slot: u32) -> Option<*mut Series> {
-    let in_chunk = || {
-        let map = if P::IS_UNDERSTUDY { &SERIES_2 } else { &MORE };
-        map.get_value_ptr_mut(array_index(slot / CHUNK_SLOTS, place.bank()), &(slot % CHUNK_SLOTS))
+pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
+    let found = match SERIES.get_ptr_mut(slot) {
+        _ if P::IS_UNDERSTUDY => SERIES_2.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
+        Some(series) => Some(series),
+        None => MORE.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
     };
-    let rows = if P::IS_UNDERSTUDY || place.bank() != 0 {
-        in_chunk()?
-    } else {
-        match SERIES.get_ptr_mut(slot) {
-            Some(rows) => rows,
-            None => in_chunk()?,
-        }
-    };
-    row(rows.cast(), place, option_const!(series_bytes)).map(<*mut _>::cast)
-}
-
-/// This CPU's row of a value that has a row of this size for each of the bank's CPUs.
-#[inline(always)]
-fn row(rows: *mut u8, place: CpuPlace, bytes: u32) -> Option<*mut u8> {
-    let row = in_place(u64::from(place.row()));
-    if row >= u64::from(option_const!(rows)) {
-        return None;
-    }
-    // Otherwise the compiler would multiply before it compares, and the verifier would not know the bound of the product.
-    let row = in_place(row);
-    // SAFETY: in bounds because of the comparison.
-    Some(unsafe { rows.add(row as usize * bytes as usize) })
+    found.map(<*mut _>::cast)
 }
 
 /// This CPU's size counters of a series. They exist only if the constant `sizes` is 1.
@@ -469,17 +428,13 @@ pub(crate) fn epoch() -> u64 {
     unsafe { EPOCH.0.get().read_volatile() }
 }
 
-/// This CPU's entry at an index of the workload tables. Nothing else writes it: see [`series`].
+/// This CPU's entry at a place in the workload tables. Nothing else writes it: see [`series`].
 #[inline(always)]
-pub(crate) fn workload<P: Program>(place: CpuPlace, index: u32) -> Option<EntryPointer> {
-    let rows = if P::IS_UNDERSTUDY {
-        WORKLOADS_2.get_value_ptr_mut(place.bank(), &index)?
-    } else if place.bank() == 0 {
-        WORKLOADS.get_ptr_mut(index)?
-    } else {
-        MORE_WORKLOADS.get_value_ptr_mut(place.bank(), &index)?
-    };
-    row(rows.cast(), place, size_of::<Entry>() as u32).and_then(|entry| EntryPointer::new(entry.cast()))
+pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
+    if P::IS_UNDERSTUDY {
+        return WORKLOADS_2.get_value_ptr_mut(0, &place).and_then(|entry| EntryPointer::new(entry.cast()));
+    }
+    WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
 
 /// A pointer to an entry. An `Option` of it fits in one register; if it took two, the verifier might consider one of them

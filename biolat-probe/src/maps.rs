@@ -4,39 +4,33 @@
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
 use biolat_common::{
     lost::{Counts, REASONS},
     series::Key,
-    size::Counters,
-    slot::{CHUNK_SLOTS, Cell, SLOTS},
+    slot::{Cell, SLOTS},
     tags::TagWaits,
 };
 
-use biolat_system::cpus::CpuNodes;
-
 use super::{
-    banks::{Banks, Plan, Room},
     cpus::{self, PossibleCpus},
     grace_periods::GracePeriods,
     map_set::MapSet,
-    series_arrays::{SeriesArrays, series_bytes},
     series_maps::{SeriesMaps, SlotReading},
+    slot_arrays::{self, SlotArrays},
     sys,
     tag_waits::TagWaitMap,
 };
 
 const LOST: &str = "LOST";
 const UNDERSTUDY_LOST: &str = "LOST_2";
-/// The first bank's counters of the slots that exist from the start.
-const SERIES: &str = "SERIES";
-/// The arrays of chunks, of the first program and of the understudy.
-pub(super) const CHUNKS_OF_PROGRAMS: [&str; 2] = ["MORE", "SERIES_2"];
-/// Where the counters of each CPU are.
-pub(super) const CPUS: &str = "CPUS";
+/// The understudy's array of chunks.
+pub(super) const UNDERSTUDY_SERIES: &str = "SERIES_2";
 /// The variable that makes the first program mark completions.
 const MARKING: &str = ".data.marking";
+/// The array of chunks that are added after startup.
+pub(super) const MORE: &str = "MORE";
 
 /// Insert a key only if it does not exist.
 const BPF_NOEXIST: u64 = 1;
@@ -49,14 +43,11 @@ pub struct Maps {
     entries: (Vec<u64>, Vec<u32>),
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
-    series: SeriesArrays,
-    /// Number of chunks in which every bank has an array.
-    chunks: usize,
-    banks: Banks,
+    slots: Box<dyn SlotArrays>,
+    /// The array of chunks that are added after startup.
+    more: ArrayOfMaps<MapData>,
     understudy: UnderstudyMaps,
     cpus: PossibleCpus,
-    /// Whether requests are counted by size.
-    sizes: bool,
     losses: Vec<Counts>,
     /// `None` in a probe that was kept by a version without it.
     tag_waits: Option<TagWaitMap>,
@@ -67,19 +58,17 @@ pub struct Maps {
 /// The understudy's maps.
 struct UnderstudyMaps {
     lost: PerCpuArray<MapData, Counts>,
-    /// Empty until they are added.
-    series: SeriesArrays,
+    series: ArrayOfMaps<MapData>,
     marking: Array<MapData, u64>,
     /// The grace period after which all runs of the first program mark completions; `None` if it has not been requested yet.
     runs_before_marking: Option<u64>,
 }
 
 impl UnderstudyMaps {
-    fn from_maps(set: &mut MapSet<'_>, rows: u32, sizes: bool) -> Result<Self> {
-        let chunks = array_of_maps(set.take(CHUNKS_OF_PROGRAMS[1])?)?;
+    fn from_maps(set: &mut MapSet<'_>) -> Result<Self> {
         Ok(Self {
             lost: set.take(UNDERSTUDY_LOST)?.try_into()?,
-            series: SeriesArrays::new(None, chunks, rows, 0, sizes)?,
+            series: array_of_maps(set.take(UNDERSTUDY_SERIES)?)?,
             marking: set.take(MARKING)?.try_into()?,
             runs_before_marking: None,
         })
@@ -87,112 +76,77 @@ impl UnderstudyMaps {
 }
 
 impl Maps {
-    /// Takes the maps of a probe that has just been loaded, with or without size counters. Creates counters for this many slots
-    /// in all banks, and pushes the slots to the free queue.
+    /// Takes the maps of a probe that has just been loaded with this many slots, with or without size counters. Pushes the slots
+    /// to the free queue.
     pub(super) fn of_new_probe(
         set: &mut MapSet<'_>,
         slots: u32,
-        plan: Plan,
         sizes: bool,
         grace_periods: GracePeriods,
     ) -> Result<Self> {
         let lost = set.take(LOST)?.try_into()?;
         let cpus = PossibleCpus::of_kernel(&lost)?;
         cpus.compare(cpus::in_sysfs()?)?;
-        let banks = Banks::of_new_probe(set.take(CPUS)?.try_into()?, plan);
-        let mut maps = Self::new(set, lost, banks, slots, sizes, cpus, grace_periods)?;
-        maps.provide((slots / CHUNK_SLOTS) as usize)?;
+        let mut maps = Self::new(set, lost, slots, sizes, cpus, grace_periods)?;
         for slot in 0..slots {
             maps.push_free(slot)?;
         }
-        maps.banks.activate()?;
         Ok(maps)
     }
 
-    /// Takes the maps of an attached probe that was loaded with this many slots. `series` are its chunks by number and bank, for
-    /// the first program and for the understudy.
+    /// Takes the maps of an attached probe that was loaded with this many slots. `chunks` are the chunks added
+    /// later, for the first program and for the understudy.
     pub(super) fn of_attached_probe(
         set: &mut MapSet<'_>,
-        banks: Banks,
         slots: u32,
         sizes: bool,
-        series: [Vec<Vec<Option<MapData>>>; 2],
+        chunks: [Vec<MapData>; 2],
         cpus: PossibleCpus,
         grace_periods: GracePeriods,
     ) -> Result<Self> {
         let lost = set.take(LOST)?.try_into()?;
-        let mut maps = Self::new(set, lost, banks, slots, sizes, cpus, grace_periods)?;
-        let [first, understudy] = series;
-        maps.series.continue_with(first)?;
-        maps.understudy.series.continue_with(understudy)?;
-        maps.chunks = maps.series.chunks();
+        let mut maps = Self::new(set, lost, slots, sizes, cpus, grace_periods)?;
+        maps.slots.continue_with(chunks)?;
         Ok(maps)
     }
 
     fn new(
         set: &mut MapSet<'_>,
         lost: PerCpuArray<MapData, Counts>,
-        banks: Banks,
         slots: u32,
         sizes: bool,
         cpus: PossibleCpus,
         grace_periods: GracePeriods,
     ) -> Result<Self> {
-        let rows = banks.room().rows;
-        let (first, chunks) =
-            (array_data(set.take(SERIES)?)?, array_of_maps(set.take(CHUNKS_OF_PROGRAMS[0])?)?);
         Ok(Self {
             table: set.take("TABLE")?.try_into()?,
             index: set.take("INDEX")?.try_into()?,
             entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
             free: set.take("FREE")?.try_into()?,
             lost,
-            series: SeriesArrays::new(Some(first), chunks, rows, slots, sizes)?,
-            chunks: 0,
-            banks,
-            understudy: UnderstudyMaps::from_maps(set, rows, sizes)?,
+            slots: slot_arrays::from_map(set.take("SERIES")?, slots, sizes, cpus)?,
+            more: array_of_maps(set.take(MORE)?)?,
+            understudy: UnderstudyMaps::from_maps(set)?,
             cpus,
-            sizes,
             losses: Vec::new(),
             tag_waits: TagWaitMap::from_maps(set)?,
             grace_periods,
         })
     }
 
-    /// Creates the missing counters of the first `chunks` chunks in all banks, for the understudy too if it has any.
-    fn provide(&mut self, chunks: usize) -> Result<()> {
-        self.series.provide(chunks, self.banks.all())?;
-        if self.understudy.series.chunks() > 0 {
-            self.understudy.series.provide(chunks, self.banks.all())?;
-        }
-        self.chunks = chunks;
-        Ok(())
+    /// The chunks added after startup, from index `first` on.
+    pub fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        self.slots.chunks_from(first)
+    }
+
+    /// The understudy's chunks.
+    pub(super) fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>> {
+        self.slots.understudy_chunks()
     }
 
     /// Adds understudy counters for every slot.
-    pub(super) fn add_understudy_series(&mut self) -> Result<()> {
-        self.understudy.series.provide(self.chunks, self.banks.all())
-    }
-
-    /// Gives counters to CPUs that have come online. The probe does not use them until [`Self::activate_cpus`].
-    pub(super) fn add_cpus(&mut self, online: &[usize], nodes: &CpuNodes) -> Result<()> {
-        self.banks.add(online, nodes);
-        self.provide(self.chunks)
-    }
-
-    /// Lets the probe use the counters of all CPUs that have some.
-    pub(super) fn activate_cpus(&mut self) -> Result<()> {
-        self.banks.activate()
-    }
-
-    /// The CPUs that have counters.
-    pub(super) fn banks(&self) -> &Banks {
-        &self.banks
-    }
-
-    /// The chunks of the first program and of the understudy, with their indices.
-    pub(super) fn chunks(&self) -> [Vec<(u32, BorrowedFd<'_>)>; 2] {
-        [&self.series, &self.understudy.series].map(|series| series.all().collect())
+    pub(super) fn add_understudy_chunks(&mut self) -> Result<()> {
+        self.slots.add_understudy_chunks(&mut self.understudy.series)
     }
 
     /// Makes the first program mark completions. Returns `true` once all of its runs do so, or `false` if a preempted run has not
@@ -212,16 +166,16 @@ impl Maps {
     /// Kernel memory for the counters of all slots in both programs, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.series.bytes() + self.understudy.series.bytes()
+        self.slots.bytes()
     }
 
     /// Kernel memory for the counters of one slot, in bytes.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
-        slot_bytes(self.sizes, self.banks.room())
+        self.slots.slot_bytes()
     }
 
-    /// Number of possible CPUs: each has its own copy of the values in per-CPU maps.
+    /// Number of possible CPUs: each has its own copy of every counter.
     pub(super) fn cpus(&self) -> PossibleCpus {
         self.cpus
     }
@@ -229,7 +183,7 @@ impl Maps {
     /// Number of slots, free or in use.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.chunks as u32 * CHUNK_SLOTS
+        self.slots.slots()
     }
 
     /// The waits for a tag of each device that has had some.
@@ -265,9 +219,11 @@ impl SeriesMaps for Maps {
         if self.slots() == SLOTS {
             return Ok(None);
         }
-        let first = self.slots();
+        let first = self.slots.add_chunk(&mut self.more)?;
         // The new slots are not used until this has succeeded.
-        self.provide(self.chunks + 1)?;
+        if !self.slots.understudy_chunks().is_empty() {
+            self.add_understudy_chunks()?;
+        }
         Ok(Some(first))
     }
 
@@ -319,13 +275,7 @@ impl SeriesMaps for Maps {
     }
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
-        ensure!(slot < self.slots(), "the index refers to a slot that does not exist");
-        let mut reading =
-            SlotReading { sum: Counters::ZERO, completions: vec![0; self.cpus.get()], has_sizes: self.sizes };
-        for series in [&self.series, &self.understudy.series] {
-            series.read(slot, self.banks.all(), &mut reading);
-        }
-        Ok(reading)
+        self.slots.read(slot)
     }
 
     fn request_grace_period(&mut self) -> u64 {
@@ -344,18 +294,4 @@ impl SeriesMaps for Maps {
 /// aya's conversion is generic over the type of the inner maps, so the target must be named.
 pub(super) fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
     Ok(ArrayOfMaps::try_from(map)?)
-}
-
-/// The data of an array, whatever its values are.
-pub(super) fn array_data(map: Map) -> Result<MapData> {
-    match map {
-        Map::Array(data) => Ok(data),
-        _ => bail!("one of the probe's maps is not an array"),
-    }
-}
-
-/// Kernel memory for the counters of one series in this room, with or without size counters, in bytes.
-#[must_use]
-pub fn slot_bytes(sizes: bool, room: Room) -> u64 {
-    room.cpus() * u64::from(series_bytes(sizes))
 }

@@ -5,11 +5,10 @@ use std::{borrow::Cow, ops::Range, path::Path};
 use anyhow::{Context as _, Result};
 use aya::include_bytes_aligned;
 use biolat_common::{
-    constants::{
-        COUNTER_FLAGS, Constants, ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER, ProbeOptions,
-        SERIES_WORDS_PLACEHOLDER,
-    },
-    workload::Entry,
+    constants::{Constants, ProbeOptions},
+    series::Series,
+    size::Counters,
+    workload::PLACES_PLACEHOLDER,
 };
 use object::{Object as _, ObjectSection as _, SectionKind};
 
@@ -18,9 +17,8 @@ use super::{abilities::Ability, kernel::Kernel};
 /// The compiled probe, which `cargo xtask ebpf` builds together with its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
 
-/// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options. With `by_node`, the memory
-/// of its counters is allocated by NUMA node.
-pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions, by_node: bool) -> Result<Vec<u8>> {
+/// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options.
+pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>> {
     let names = kernel.names.unwrap_or_default();
     let constants = Constants { kernel: kernel.layout, names, options, ..Constants::default() };
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
@@ -36,25 +34,22 @@ pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions, by_node: bool) -> 
     if !kernel.has(Ability::RecursionGuard) {
         without_compare_exchange(&mut relocated)?;
     }
-    // aya takes the shapes of the arrays of counters from the object's BTF.
-    let words = |row_bytes: u32| options.rows * row_bytes / size_of::<u64>() as u32;
-    let flags = if by_node { COUNTER_FLAGS } else { COUNTER_FLAGS & !NUMA_NODE };
-    [
-        (SERIES_WORDS_PLACEHOLDER, words(options.series_bytes)),
-        (ENTRY_WORDS_PLACEHOLDER, words(size_of::<Entry>() as u32)),
-        (PLACES_PLACEHOLDER, options.tables().places()),
-        (COUNTER_FLAGS, flags as u32),
-    ]
-    .into_iter()
-    .try_fold(relocated, |object, (from, to)| with_array_length(object, from as u32, to))
+    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, options.tables().places())
+        .context("the probe's object has no workload table for the understudy")?;
+    if options.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
 }
 
-/// The flag of maps in the memory of a NUMA node.
-const NUMA_NODE: usize = 1 << 2;
-
-/// Changes the length of all arrays that have the length `from`.
+/// Shortens the values of the series maps to a series without size counters. aya takes the value size from the object's BTF,
+/// where a value is an array of 64-bit words.
 ///
 /// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
+fn without_sizes(object: Vec<u8>) -> Result<Vec<u8>> {
+    const WORDS: [usize; 2] = [size_of::<Counters>() / 8, size_of::<Series>() / 8];
+    with_array_length(object, WORDS[0] as u32, WORDS[1] as u32)
+        .context("the probe's object has no series map")
+}
+
+/// Changes the length of all arrays that have the length `from`.
 fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>> {
     const ARRAY: [u32; 2] = [3 << 24, 0];
     let (start, size) = object::File::parse(&*object)?
@@ -150,7 +145,7 @@ mod tests {
 
     /// The common case is the main program, the rare case a subprogram.
     #[test]
-    fn common_case_calls_only_clock_cpu_and_lookups() {
+    fn common_case_calls_only_clock_and_lookups() {
         const CALL: u8 = 0x85;
         let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
         for code in program("block_rq_complete").into_iter().filter(|code| code[0] == CALL) {
@@ -158,11 +153,11 @@ mod tests {
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
             *calls.entry((registers >> 4, helper)).or_default() += 1;
         }
-        // bpf_map_lookup_elem: one for the table, one for the place of the CPU, two each for the series and the workload, two for
-        // a workload's entry that was not in its first place or is new, one for its cgroup, and one for a completion that is
-        // left to the understudy. Then bpf_ktime_get_ns, bpf_get_smp_processor_id, and calls to the subprograms for the rare case, a slow record, a long admission, a new workload
+        // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk,
+        // two for a workload that has no entry yet, and one for a completion that is left to the understudy. Then
+        // bpf_ktime_get_ns, and calls to the subprograms for the rare case, a slow record, a long admission, a new workload
         // entry, and the mark.
-        assert_eq!(calls, BTreeMap::from([((0, 1), 10), ((0, 5), 1), ((0, 8), 1), ((1, 0), 5)]));
+        assert_eq!(calls, BTreeMap::from([((0, 1), 8), ((0, 5), 1), ((1, 0), 5)]));
     }
 
     /// The atomic instructions. Skips the second halves of wide loads, which are not instructions.

@@ -166,7 +166,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "workloads", on_host: true, needs: &[EXT4, XFS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "soak_restarts", on_host: true, needs: &[BPFTOOL], guests: &[] },
-    Suite { name: "cpu_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
     Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
 ];

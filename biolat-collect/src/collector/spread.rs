@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use biolat_model::snapshot::CpuSpread;
-use biolat_system::cpus::CpuNodes;
+
+use crate::cpus::CpuNodes;
 
 /// Time after which a completion weighs half as much.
 const HALF_LIFE: Duration = Duration::from_secs(60);
@@ -60,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Spread;
-    use biolat_system::cpus::CpuNodes;
+    use crate::cpus::CpuNodes;
 
     #[test]
     fn computes_shares_of_recent_completions() {

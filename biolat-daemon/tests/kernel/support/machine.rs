@@ -1,10 +1,6 @@
 //! Resources of this machine and of processes, as reported by the kernel.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::{daemon::Daemon, figures::Figures};
 
@@ -17,23 +13,18 @@ pub(crate) fn possible_cpus() -> u64 {
     last.parse::<u64>().unwrap() + 1
 }
 
-/// Returns the number of CPUs that had counters when a daemon was started now. Tests do not run on machines with several nodes.
-pub(crate) fn online_cpus() -> u64 {
-    biolat_system::cpus::online_cpus(Path::new("/sys")).unwrap().len() as u64
-}
-
-/// Returns the memory of a process' arrays of counters, as accounted by the kernel.
-pub(crate) fn counter_memory(pid: u32) -> u64 {
-    const MAPPABLE: u64 = 1 << 10;
+/// Returns the memory of a process' BPF maps of one type, as accounted by the kernel.
+pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
     let field = |text: &str, name: &str| -> Option<u64> {
-        let value = text.lines().find_map(|line| line.strip_prefix(name))?.trim();
-        value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     };
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
     let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-    let maps = texts.filter(|text| field(text, "map_flags:").is_some_and(|flags| flags & MAPPABLE != 0));
+    let maps = texts.filter(|text| field(text, "map_type:") == Some(u64::from(map_type)));
     maps.map(|text| field(&text, "memlock:").unwrap()).sum()
 }
+
+pub(crate) const PER_CPU_ARRAY: u32 = 6;
 
 /// Counts the open files of a process, including maps but not sockets.
 fn open_files(pid: u32) -> usize {
@@ -108,11 +99,11 @@ const SERIES_BYTES: u64 = 5888;
 /// Returns the number of slots that this many series need according to the formula in ARCHITECTURE.md, as long as no device
 /// appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
-    let spare = ((1 << 20) / (online_cpus() * SERIES_BYTES)).clamp(4, 64);
+    let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
     4 * (series + spare).div_ceil(4)
 }
 
-/// Returns the size in bytes of the counters of this many slots.
+/// Returns the size in bytes of per-CPU maps with this many slots.
 pub(crate) fn slot_bytes(slots: u64) -> u64 {
-    slots * online_cpus() * SERIES_BYTES
+    slots * possible_cpus() * SERIES_BYTES
 }
