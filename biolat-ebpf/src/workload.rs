@@ -98,7 +98,7 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
 /// The entry must be this CPU's own.
 #[inline(always)]
 unsafe fn begin(mut entry: EntryPointer, workload: u64, series: Cell, epoch: u64) {
-    // SAFETY: the caller passes a valid entry. It consists of integers and has the size and alignment of these words.
+    // SAFETY: the entry is this CPU's own. `Entry` is all integers, aligned to 8 bytes and a whole number of words long.
     unsafe {
         // Volatile, because the compiler would call `memset`, a loop over single bytes that the verifier walks to its end.
         for word in 0..size_of::<Entry>() / size_of::<u64>() {

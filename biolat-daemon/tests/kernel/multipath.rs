@@ -181,7 +181,7 @@ fn nvme_events_grow_on_failover() {
     assert_eq!(requeues(), block::number(&device.head, "diag/io_requeue_no_usable_path_count"));
 }
 
-/// Returns the daemon's count of these events.
+/// The value of `biolat_nvme_events_total` for a device and an event.
 fn nvme_events(daemon: &Daemon, device: &str, event: &str) -> u64 {
     let figures = daemon.fresh();
     let found = figures.metrics("biolat_nvme_events_total", &[("device", device), ("event", event)]);
