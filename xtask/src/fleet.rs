@@ -1,13 +1,11 @@
 //! `cargo xtask fleet`: builds and runs `biolat-fleet`, a synthetic fleet scraped by a real Prometheus.
 
-use std::process::Command;
-
 use anyhow::{Result, bail};
 
 use crate::{
     host::{Requirement, tool},
-    process::run,
-    static_build::{Architecture, static_cargo},
+    process::{command, run},
+    static_build::{self, Architecture, TOOL, static_cargo},
 };
 
 /// Prometheus 3.8 or later.
@@ -18,17 +16,13 @@ pub(crate) fn fleet(flags: &[String]) -> Result<()> {
     if needs_prometheus && let Some(missing) = PROMETHEUS.missing() {
         bail!("{missing}");
     }
-    let mut command = cargo("run")?;
-    run(command.arg("--").args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
+    build()?;
+    let program = static_build::folder(Architecture::of_host()?).join("biolat-fleet");
+    run(command(program, &[]).args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
 }
 
-/// Builds `biolat-fleet` without running it.
+/// Builds `biolat-fleet` together with a released program: with the same features, they share the build of their dependencies.
 pub(crate) fn build() -> Result<()> {
-    run(&mut cargo("build")?)
-}
-
-fn cargo(verb: &str) -> Result<Command> {
-    let mut command = static_cargo(verb, "biolat-fleet", Architecture::of_host()?)?;
-    command.args(["--quiet", "--release"]);
-    Ok(command)
+    let mut command = static_cargo("build", "biolat-fleet", Architecture::of_host()?)?;
+    run(command.args(["--package", TOOL.package, "--quiet", "--release", "--bins"]))
 }
