@@ -160,6 +160,7 @@ pub(crate) const SUITES: &[Suite] = &[
         guests: &[],
     },
     Suite { name: "limits", on_host: true, needs: &[Requirement::Cgroups], guests: &[] },
+    Suite { name: "process_sampling", on_host: true, needs: &[FIO], guests: &[] },
     Suite { name: "processes", on_host: true, needs: &[FIO], guests: &[Standard] },
     Suite { name: "sizes", on_host: true, needs: &[FIO], guests: &[] },
     Suite { name: "size_latency", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },

@@ -42,6 +42,7 @@ mod peers;
 mod pins;
 mod possible_cpus;
 mod preemption;
+mod process_sampling;
 mod processes;
 mod requests;
 mod restarts;

@@ -35,13 +35,13 @@ fn read_with_dd(device: &LoopDevice) {
     run("dd", &[&input, "of=/dev/null", "bs=4k", "count=100", "iflag=direct", "status=none"]);
 }
 
-fn lines(text: &str) -> Vec<Value> {
+pub(crate) fn lines(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }
 
-fn number(value: &Value, field: &str) -> u64 {
+pub(crate) fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("{field}: {value}"))
 }
 
@@ -136,25 +136,4 @@ fn single_ios_agree_with_fio() {
         (name, number(&io, "pid"), op, (1, number(&io, "bytes")))
     });
     assert_exact(&sums(by_op), expected, missed, &text);
-}
-
-/// At a high rate each line stands for several I/Os, and their sum is the number of I/Os.
-#[test]
-#[ignore = "needs root and fio: cargo xtask test"]
-fn samples_single_ios_at_a_high_rate() {
-    let device = LoopDevice::attach("processes", true);
-    let _awake = Awake::all_cpus();
-    let running = Biolat::start("processes", &["processes", "--io", "-j", "-d", &device.name]);
-    let file = format!("--filename={}", device.path().display());
-    let deep = ["--ioengine=libaio", "--iodepth=32", "--direct=1", "--bs=4k", "--output-format=json", &file];
-    let output =
-        run("fio", &[&["--name=reads", "--rw=randread", "--runtime=2", "--time_based"], &deep[..]].concat());
-    let report: Value = serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
-    let all = number(&report["jobs"][0]["read"], "total_ios");
-    assert!(all > 40_000, "too slow to test: {all} reads in 2 s");
-    let ios = lines(&running.end());
-    let shown: u64 = ios.iter().map(|io| number(io, "one_of")).sum();
-    assert!(ios.len() < 40_000, "{} lines", ios.len());
-    // None was dropped, or they would be missing from the sum.
-    assert!(shown.abs_diff(all) < all / 50, "{shown} of {all}");
 }
