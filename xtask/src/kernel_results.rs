@@ -68,7 +68,10 @@ struct KernelResults {
 pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole: bool) -> Result<()> {
     let mut all = read()?;
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
-    add(&mut all, &runs.into_iter().collect::<Vec<_>>(), date.trim(), &digest()?, is_whole);
+    let runs: Vec<_> = runs.into_iter().collect();
+    // All runs are of the same architecture.
+    let sources = runs.first().map(|run| digest(run.architecture)).transpose()?.unwrap_or_default();
+    add(&mut all, &runs, date.trim(), &sources, is_whole);
     let json = serde_json::to_string_pretty(&all)?;
     fs::write(root().join(FILE), json + "\n").with_context(|| format!("cannot write {FILE}"))?;
     let path = root().join(TABLE.0);
@@ -77,12 +80,13 @@ pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole:
     fs::write(path, format!("{before}{}{after}", table(&all))).context("cannot write the table")
 }
 
-/// Returns the release of a kernel with recorded results for these sources, without failures.
-pub(crate) fn recorded(architecture: Architecture, sources: &str) -> Result<Option<String>> {
-    let all = read()?;
-    let mut of_architecture = all.values().filter(|results| results.architecture == architecture.name);
-    let is_valid = |results: &&KernelResults| results.sources == sources && results.failed.is_empty();
-    Ok(of_architecture.find(is_valid).map(|results| results.release.clone()))
+/// Whether kernels of all these series have results for the current sources, without failures.
+pub(crate) fn are_recorded(architecture: Architecture, series: &[&str]) -> Result<bool> {
+    let (all, sources) = (read()?, digest(architecture)?);
+    Ok(series.iter().all(|series| {
+        let results = all.get(&key(architecture, series));
+        results.is_some_and(|results| results.sources == sources && results.failed.is_empty())
+    }))
 }
 
 fn read() -> Result<Results> {
@@ -174,6 +178,15 @@ fn series(run: &KernelRun) -> String {
     numbers + flavour
 }
 
+/// Returns the key of a series with this name, such as `6.12-arm64-16k` for `6.12-16k` on arm64.
+fn key(architecture: Architecture, name: &str) -> String {
+    if architecture == Architecture::AMD64 {
+        return name.to_owned();
+    }
+    let (numbers, flavour) = name.split_at(name.find('-').unwrap_or(name.len()));
+    format!("{numbers}-{}{flavour}", architecture.name)
+}
+
 /// Splits the file's text into the parts before, in and after the table.
 fn parts(text: &str) -> Result<(&str, &str, &str)> {
     let begin = format!("<!-- generated: {} -->\n", TABLE.1);
@@ -204,7 +217,7 @@ fn sort_key(series: &str) -> (bool, Vec<u32>) {
 mod tests {
     use std::fs;
 
-    use super::{KernelRun, Results, TABLE, add, parts, read, table};
+    use super::{KernelRun, Results, TABLE, add, key, parts, read, series, table};
     use crate::{process::root, static_build::Architecture};
 
     #[test]
@@ -262,6 +275,16 @@ mod tests {
              | 6.12.117-arm64-16k | arm64 | emulated | 2026-11-23 | 2 | 3 | none | none |\n\
              | 6.13.1-200.aarch64 | arm64 | emulated | 2026-11-23 | 2 | 3 | none | none |"
         );
+    }
+
+    #[test]
+    fn series_have_the_keys_of_their_kernels() {
+        assert_eq!(
+            key(Architecture::AMD64, "6.12"),
+            series(&run("6.12.117+deb13-cloud-amd64", &[], &[], &[]))
+        );
+        assert_eq!(key(Architecture::ARM64, "6.12"), series(&on_arm64("6.12.117-cloud-arm64", &[])));
+        assert_eq!(key(Architecture::ARM64, "6.12-16k"), series(&on_arm64("6.12.117-arm64-16k", &[])));
     }
 
     #[test]

@@ -86,21 +86,30 @@ impl Kernel {
 
     /// Returns the selected kernels from Debian's archive, newest last.
     pub(crate) fn from_debian(architecture: Architecture, selection: Selection<'_>) -> Result<Vec<Self>> {
-        let available = SERIES.into_iter().filter(|series| series.has(architecture));
-        let selected: Vec<_> = available
-            .clone()
-            .filter(|series| match selection {
-                Selection::Default => series.is_default,
-                Selection::All => true,
-                Selection::Named(name) => series.name == name,
-            })
-            .collect();
-        if let (Selection::Named(name), true) = (selection, selected.is_empty()) {
-            let names: Vec<_> = available.map(|series| series.name).collect();
-            bail!("--series {name}: expected one of {}", names.join(", "));
-        }
-        selected.into_iter().map(|series| newest(series, architecture)).collect()
+        select(architecture, selection)?.into_iter().map(|series| newest(series, architecture)).collect()
     }
+}
+
+/// Returns the names of the selected series, newest last.
+pub(crate) fn names(architecture: Architecture, selection: Selection<'_>) -> Result<Vec<&'static str>> {
+    Ok(select(architecture, selection)?.into_iter().map(|series| series.name).collect())
+}
+
+fn select(architecture: Architecture, selection: Selection<'_>) -> Result<Vec<Series>> {
+    let available = SERIES.into_iter().filter(|series| series.has(architecture));
+    let selected: Vec<_> = available
+        .clone()
+        .filter(|series| match selection {
+            Selection::Default => series.is_default,
+            Selection::All => true,
+            Selection::Named(name) => series.name == name,
+        })
+        .collect();
+    if let (Selection::Named(name), true) = (selection, selected.is_empty()) {
+        let names: Vec<_> = available.map(|series| series.name).collect();
+        bail!("--series {name}: expected one of {}", names.join(", "));
+    }
+    Ok(selected)
 }
 
 impl Series {

@@ -27,7 +27,7 @@ pub(crate) use machine::DRIVE;
 
 use crate::{
     host::Requirement,
-    kernel_results, kernel_sources,
+    kernel_results,
     process::root,
     static_build::Architecture,
     suites::{self, Extent, Machine, SUITES, Suite},
@@ -66,14 +66,14 @@ pub(crate) struct Matrix {
     #[arg(long, conflicts_with_all = ["all", "write"])]
     short: bool,
     /// Build the tests without running them
-    #[arg(long, conflicts_with_all = ["kernel", "series", "all", "short", "write", "jobs", "filters"])]
+    #[arg(long, conflicts_with_all = ["kernel", "all", "short", "write", "jobs", "filters"])]
     no_run: bool,
     /// Record the results in docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, the other tests' results are
     /// kept if they are for the same kernel
     #[arg(long)]
     write: bool,
-    /// Do nothing if docs/kernel-tests.json has results for this architecture, without failures, and the sources that they depend
-    /// on have not changed since
+    /// Do nothing if docs/kernel-tests.json has results of all these kernels, without failures, and the sources that they depend on
+    /// have not changed since
     #[arg(long, conflicts_with_all = ["kernel", "all", "write", "filters"])]
     unless_recorded: bool,
     /// Number of guests to run at a time (default: three per two CPUs, because guests often wait)
@@ -91,11 +91,13 @@ impl Matrix {
             Some(name) => Architecture::named("--arch", name)?,
             None => Architecture::of_host()?,
         };
-        if self.unless_recorded
-            && let Some(release) = kernel_results::recorded(architecture, &kernel_sources::digest()?)?
-        {
-            println!("not run: docs/kernel-tests.json has the results of {release} for the same sources");
-            return Ok(());
+        if self.unless_recorded {
+            let series = kernels::names(architecture, self.selection())?;
+            if kernel_results::are_recorded(architecture, &series)? {
+                let kernels = series.join(" and ");
+                println!("not run: docs/kernel-tests.json has results of {kernels} for the same sources");
+                return Ok(());
+            }
         }
         let missing: Vec<_> = self.needs(architecture).filter_map(Requirement::missing).collect();
         let missing: Vec<_> = missing.into_iter().chain(architecture.missing()).collect();
