@@ -12,8 +12,9 @@ use crate::{
 };
 
 /// Everything that may behave differently on another kernel, and the tests that would show it.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 19] = [
     "Cargo.lock",
+    "Cargo.toml",
     "biolat-cli",
     "biolat-client",
     "biolat-collect",
@@ -25,15 +26,18 @@ const SOURCES: [&str; 16] = [
     "biolat-probe",
     "biolat-system",
     "biolat-testing",
+    "deploy/grafana",
     "deploy/prometheus",
+    "docs/queries.md",
     "xtask/src/static_build.rs",
     "xtask/src/suites.rs",
     "xtask/src/vm",
 ];
 
 /// Everything that may behave differently on another architecture, and the tests that would show it.
-const OTHER_ARCHITECTURE_SOURCES: [&str; 14] = [
+const OTHER_ARCHITECTURE_SOURCES: [&str; 15] = [
     "Cargo.lock",
+    "Cargo.toml",
     "biolat-collect",
     "biolat-common",
     "biolat-ebpf",
@@ -68,7 +72,9 @@ pub(crate) fn digest(architecture: Architecture) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{OTHER_ARCHITECTURE_SOURCES, SOURCES, root};
+    use std::{fs, path::Path, process::Command};
+
+    use super::{OTHER_ARCHITECTURE_SOURCES, SOURCES, output, root};
     use crate::suites::EXACTNESS;
 
     #[test]
@@ -80,5 +86,22 @@ mod tests {
             let name = format!("biolat-daemon/tests/kernel/{suite}.rs");
             assert!(OTHER_ARCHITECTURE_SOURCES.contains(&name.as_str()), "{name}");
         }
+    }
+    #[test]
+    fn sources_include_the_files_that_tests_embed() {
+        let tests = "biolat-daemon/tests/kernel";
+        let files = output(Command::new("git").current_dir(root()).args(["ls-files", "--", tests])).unwrap();
+        let mut embedded = 0;
+        for file in files.lines() {
+            let folder = Path::new(file).parent().unwrap();
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            for rest in text.split("include_str!(\"").skip(1) {
+                let path = root().join(folder).join(rest.split('"').next().unwrap()).canonicalize().unwrap();
+                let is_source = SOURCES.iter().any(|source| path.starts_with(root().join(source)));
+                assert!(is_source, "{file} embeds {}", path.display());
+                embedded += 1;
+            }
+        }
+        assert!(embedded > 0, "{tests} embeds no file");
     }
 }
