@@ -381,14 +381,16 @@ fn keeps_added_maps() {
     daemon = continued(&store, &arguments("loop.*"));
     wait_for("further maps", || maps(&store) > at_first);
     let all = || devices.iter().chain([&first]);
-    let before: Vec<_> = all().map(|device| settled(&daemon, &device.name)).collect();
+    // The last devices have their series in the added maps. Comparing all of them would take minutes on emulated CPUs.
+    let compared = || devices.iter().rev().take(5).chain([&first]);
+    let before: Vec<_> = compared().map(|device| settled(&daemon, &device.name)).collect();
     for _ in 0..3 {
         all().for_each(|device| Target::open(&device.path()).read(10));
         drop(daemon);
         all().for_each(|device| Target::open(&device.path()).write(10));
         daemon = continued(&store, &arguments("loop.*"));
     }
-    for (device, before) in all().zip(&before) {
+    for (device, before) in compared().zip(&before) {
         let after = settled(&daemon, &device.name);
         let growth = compare_except_recursion(&device.name, before, &after);
         assert_eq!((growth.of(READ), growth.of(WRITE)), (30, 30));
