@@ -87,6 +87,7 @@ mod tests {
             assert!(OTHER_ARCHITECTURE_SOURCES.contains(&name.as_str()), "{name}");
         }
     }
+
     #[test]
     fn sources_include_the_files_that_tests_embed() {
         let tests = "biolat-daemon/tests/kernel";
