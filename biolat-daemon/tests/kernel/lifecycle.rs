@@ -30,15 +30,18 @@ fn fails(command: &mut Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// Returns how many of [`programs`] a daemon loads: one more if it counts waits for a tag.
+pub(crate) fn number_of_programs(daemon: &Daemon) -> usize {
+    3 + Figures::scrape(daemon.address).metrics("biolat_lost_tag_waits_total", &[]).len()
+}
+
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn stops_quickly_and_leaves_no_program() {
     let before = programs();
     let daemon = Daemon::start(&["--interval", "1s"]);
     let own = &programs() - &before;
-    // One more program where it counts waits for a tag.
-    let tag_wait = Figures::scrape(daemon.address).metrics("biolat_lost_tag_waits_total", &[]).len();
-    assert_eq!(own.len(), 3 + tag_wait, "number of programs");
+    assert_eq!(own.len(), number_of_programs(&daemon), "number of programs");
     // Idle connections and incomplete requests must not delay shutdown.
     let _idle = TcpStream::connect(daemon.address).unwrap();
     let mut slow = TcpStream::connect(daemon.address).unwrap();

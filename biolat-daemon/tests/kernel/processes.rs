@@ -63,8 +63,8 @@ fn sums(ios: impl Iterator<Item = (String, u64, String, Totals)>) -> BTreeMap<(S
 }
 
 /// Asserts that two processes called fio and one called dd did all of the I/O, except for completions for which the kernel ran no
-/// program, and those of unknown processes: a kernel that preempts programs may not run the one that notes the process. The daemon
-/// has missed the same completions.
+/// program. The daemon has missed the same ones. A kernel that preempts programs may also refuse to run the start program; the
+/// process is then unknown.
 fn assert_exact(
     sums: &BTreeMap<(String, u64, String), Totals>,
     [reads, writes]: [Totals; 2],
