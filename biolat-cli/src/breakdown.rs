@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use biolat_collect::cpus::CpuNodes;
 use biolat_common::series::Phase;
 use biolat_model::{device::Group, saturating::add, snapshot::Inflight};
+use biolat_system::cpus::CpuNodes;
 
 use super::{
     claims::{self, Claim},

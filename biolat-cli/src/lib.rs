@@ -296,7 +296,7 @@ fn everything() -> breakdown::Breakdown {
         by_op: true,
         phases: biolat_common::series::Phase::ALL.to_vec(),
         sizes: true,
-        cpus: Some(biolat_collect::cpus::CpuNodes::default()),
+        cpus: Some(biolat_system::cpus::CpuNodes::default()),
         who: true,
     }
 }

@@ -6,11 +6,13 @@ use anyhow::{Result, bail};
 use biolat_client::{Document, PORT, Remote, Target, Update};
 use biolat_collect::{
     collector::{Handle, MeasureVolumes, Settings},
-    cpus::CpuNodes,
     device::{self, IdKind},
 };
 use biolat_model::{api::ApiSlowLog, device::Selection, snapshot::Snapshot, text::format, version};
-use biolat_system::rights::{self, Role};
+use biolat_system::{
+    cpus::CpuNodes,
+    rights::{self, Role},
+};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 
 use super::options::CommonOptions;

@@ -3,7 +3,6 @@
 #![deny(unsafe_code)]
 
 pub mod collector;
-pub mod cpus;
 pub mod device;
 pub mod pins;
 pub mod processes;

@@ -113,11 +113,15 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes the files of a probe that have this name, with any number.
-    pub fn remove_kind(&self, probe: &str, name: &str) -> Result<()> {
+    /// Removes the files of a probe that have this name and one of these numbers.
+    pub fn remove_kind(&self, probe: &str, name: &str, numbers: impl Fn(usize) -> bool) -> Result<()> {
         let folder = self.folder.join(probe);
-        let is_of_kind = |entry: &Entry| !entry.is_folder && entry.name.split('-').next() == Some(name);
-        for entry in entries(&folder)?.iter().filter(|entry| is_of_kind(entry)) {
+        let is_affected = |entry: &Entry| {
+            let number =
+                entry.name.split_once('-').filter(|(kind, _)| *kind == name).map(|(_, number)| number);
+            !entry.is_folder && number.and_then(|number| number.parse().ok()).is_some_and(&numbers)
+        };
+        for entry in entries(&folder)?.iter().filter(|entry| is_affected(entry)) {
             let path = folder.join(&entry.name);
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }

@@ -136,6 +136,20 @@ pub const fn native_index(cell: usize) -> i32 {
     FIRST_NATIVE_INDEX + (cell - FIRST) as i32
 }
 
+/// Adds the cells of another histogram, modulo 2^32. Most blocks of eight cells are zero, and are skipped.
+pub fn add_cells(sums: &mut [u32], cells: &[u32]) {
+    for (sums, cells) in sums.chunks_mut(8).zip(cells.chunks(8)) {
+        if let &[a, b, c, d, e, f, g, h] = cells
+            && a | b | c | d | e | f | g | h == 0
+        {
+            continue;
+        }
+        for (sum, cell) in sums.iter_mut().zip(cells) {
+            *sum = sum.wrapping_add(*cell);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{

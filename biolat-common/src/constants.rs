@@ -36,6 +36,12 @@ pub struct ProbeOptions {
     pub slow_names: u32,
     /// 1 if requests are counted by size.
     pub sizes: u32,
+    /// Number of rows in a bank: see [`crate::slot`].
+    pub rows: u32,
+    /// Number of CPUs in the first bank. Their rows are their numbers.
+    pub first_rows: u32,
+    /// Size of the counters of a series on one CPU, in bytes.
+    pub series_bytes: u32,
     /// [`Tables::slots`]; 0 if I/Os are not counted by workload.
     pub workload_slots: u32,
     /// [`Tables::hashes`].
@@ -62,6 +68,17 @@ const COUNT: usize = size_of::<Constants>() / size_of::<u32>();
 
 // The index is the lowest byte of a placeholder.
 const _: () = assert!(COUNT <= 256);
+
+/// Placeholders in the object for the lengths of arrays, in its BTF, which the daemon also replaces before it loads the probe:
+/// of the value of a map of series and of a map of workload entries, in 64-bit words, and of the workload tables.
+pub const SERIES_WORDS_PLACEHOLDER: usize = 0x6b_5e71;
+/// See [`SERIES_WORDS_PLACEHOLDER`].
+pub const ENTRY_WORDS_PLACEHOLDER: usize = 0x6b_e717;
+/// See [`SERIES_WORDS_PLACEHOLDER`].
+pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
+/// The flags of these maps, `BPF_F_MMAPABLE` and `BPF_F_NUMA_NODE`. BTF stores them as the length of an array too, and the
+/// daemon takes away `BPF_F_NUMA_NODE` if there is only one node.
+pub const COUNTER_FLAGS: usize = 1 << 10 | 1 << 2;
 
 /// Opcodes that carry placeholders: `w = immediate`, and loads of 4, 1 and 8 bytes.
 ///

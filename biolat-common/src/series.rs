@@ -1,8 +1,11 @@
-//! The counters of one device and op on one CPU, as stored in the per-CPU maps.
+//! The counters of one device and op on one CPU: a row of the arrays of counters.
 
 use core::mem::{align_of, offset_of, size_of};
 
-use crate::{bucket::CELLS, status::STATUSES};
+use crate::{
+    bucket::{CELLS, add_cells},
+    status::STATUSES,
+};
 
 /// Number of histograms of a series, in the order of [`Phase`].
 pub const PHASES: usize = 4;
@@ -91,9 +94,7 @@ impl Series {
         for (sum, count) in self.errors.iter_mut().zip(errors) {
             *sum = sum.wrapping_add(*count);
         }
-        for (sum, count) in self.cells.as_flattened_mut().iter_mut().zip(cells.as_flattened()) {
-            *sum = sum.wrapping_add(*count);
-        }
+        add_cells(self.cells.as_flattened_mut(), cells.as_flattened());
     }
 
     /// Returns how much the counters have grown since `earlier`, even across a wrap.

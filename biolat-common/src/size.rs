@@ -5,7 +5,10 @@
 
 use core::mem::{offset_of, size_of};
 
-use crate::{bucket, series::Series};
+use crate::{
+    bucket::{self, add_cells},
+    series::Series,
+};
 
 /// Number of cells of the size histogram. The first cell is for sizes up to 256 bytes, cell `n` for sizes above 2^(n+7) and up to
 /// 2^(n+8) bytes, and the last one for sizes above 16 MiB.
@@ -154,9 +157,7 @@ impl Sizes {
         for (sum, count) in self.requests.iter_mut().zip(requests) {
             *sum = sum.wrapping_add(*count);
         }
-        for (sum, count) in self.bands.as_flattened_mut().iter_mut().zip(bands.as_flattened()) {
-            *sum = sum.wrapping_add(*count);
-        }
+        add_cells(self.bands.as_flattened_mut(), bands.as_flattened());
     }
 
     /// Returns how much the counters have grown since `earlier`, even across a wrap.
@@ -178,7 +179,7 @@ impl Sizes {
     }
 }
 
-/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off`, the value is just the series.
+/// All counters of one series on one CPU: a row of the arrays of counters. With `--sizes off`, a row is just the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {

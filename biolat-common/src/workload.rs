@@ -143,10 +143,6 @@ impl Tables {
 /// Upper limit on the number of places in both tables. A power of two, so a mask bounds the index without a branch.
 pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
 
-/// Placeholder in the object for the number of places in the understudy's tables. The daemon replaces it before it loads the
-/// probe.
-pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
-
 /// Upper limit on the size of both tables of one CPU, in bytes.
 pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;
 

@@ -9,7 +9,7 @@ use biolat_common::{
     names::NamesLayout,
     processes::ProcessConstants,
     series::Key,
-    slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
+    slot::{Cell, CpuPlace, SLOTS, TABLE_CELLS, table_cell},
 };
 use std::mem::{align_of, offset_of, size_of};
 
@@ -33,6 +33,15 @@ fn keys_and_cells() {
     assert_eq!(table_cell(Key::new(9, 1)), 9 * 8 + 1);
     assert!(table_cell(Key::new((1 << 40) - 1, 35)) < TABLE_CELLS);
     assert_eq!(Cell::new(key, SLOTS - 1).slot(), SLOTS - 1);
+}
+
+#[test]
+fn places_of_cpus() {
+    let place = CpuPlace::new(3, 17);
+    assert_eq!((place.bits(), place.bank(), place.row()), (0x3_0000_0012, 3, 17));
+    assert_eq!(CpuPlace::from_bits(place.bits()), place);
+    assert_eq!(CpuPlace::new(0, 5).number(), 5, "the row, in the first bank");
+    assert_eq!((CpuPlace::from_bits(0), CpuPlace::NONE.row()), (CpuPlace::NONE, u32::MAX));
 }
 
 #[test]
@@ -61,8 +70,8 @@ fn losses_and_constants() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (532, 4));
-    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (200, 24));
+    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (544, 4));
+    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (200, 36));
     assert_eq!((size_of::<NamesLayout>(), size_of::<ProcessConstants>()), (240, 32));
     assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 440));
 }

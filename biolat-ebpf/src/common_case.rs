@@ -1,8 +1,7 @@
 //! The common case: a request of a known series that completes successfully, as a whole, in less than 33 ms, and has both
 //! timestamps. Everything else is left to `rare_case`.
 //!
-//! Apart from array lookups, which the kernel inlines (per-CPU ones since 6.10), the common case calls no helper but the clock.
-//! It writes only this CPU's memory, unless completions are marked or a workload's entry is not in its first place.
+//! Apart from array lookups, which the kernel inlines, the common case calls no helpers but the clock and the CPU's number. It writes only this CPU's memory, unless completions are marked or a workload's entry is not in its first place.
 
 use biolat_common::{
     bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},
@@ -12,7 +11,7 @@ use biolat_common::{
 
 use crate::{
     constants::option_const,
-    maps::{self, Program},
+    maps::{self, Cpu, Program},
     rare_case, record,
     request::{Completion, is_plain},
     workload,
@@ -48,8 +47,9 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
-    let entry = workload::entry::<P>(completion, cell);
-    let Some(counters) = maps::series::<P>(cell.slot()) else { return false };
+    let cpu = Cpu::current();
+    let entry = workload::entry::<P>(completion, cpu, cell);
+    let Some(counters) = maps::series::<P>(cpu, cell.slot()) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *counters };
     let device = record::common_phases(series, entry, completion.bytes, allocated_at, issued_at, now);

@@ -23,6 +23,7 @@ mod atomic;
 mod common_case;
 mod constants;
 mod disk;
+mod in_place;
 mod inflight;
 mod kernel_memory;
 mod maps;

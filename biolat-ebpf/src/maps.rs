@@ -7,10 +7,11 @@ use core::{
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
-    helpers::generated::bpf_ringbuf_output,
+    helpers::generated::{bpf_get_smp_processor_id, bpf_ringbuf_output},
     macros::btf_map,
 };
 use biolat_common::{
+    constants::{COUNTER_FLAGS, ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER, SERIES_WORDS_PLACEHOLDER},
     event::{Event, RING_BYTES},
     inflight::Found,
     lost::{Counts, LEFT, Reason, TAG_WAITS as LOST_TAG_WAITS, TAKEN},
@@ -18,21 +19,28 @@ use biolat_common::{
     names::{FUNCTIONS as MAX_FUNCTIONS, Function, HEAD_BYTES, NamedRecord, PATH_BYTES},
     series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
-    slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
+    slot::{BANKS, CHUNK_SLOTS, CHUNKS, Cell, CpuPlace, SLOTS, TABLE_CELLS, array_index, table_cell},
     slow::{self, SlowRecord},
     tags::{MAX_DEVICES, Pool, TagWaits},
-    workload::{Cgroup, Entry, MAX_PLACES, PLACES_PLACEHOLDER, Places},
+    workload::{Cgroup, Entry, MAX_PLACES, Places},
 };
 
-use crate::{atomic, maximum::Maximum};
+use crate::{atomic, constants::option_const, in_place::in_place, maximum::Maximum};
 
-/// The counters of a series, untyped. With `--sizes off` the daemon shortens the array: see `biolat-probe/src/object.rs`.
+/// An array of counters of one chunk or workload table and one bank: see [`biolat_common::slot`]. Its value has a row for each of
+/// the bank's CPUs; the daemon sets its size when it loads the probe.
 ///
 /// The kernel accepts a map into an array of maps only if it matches the template here. From 5.15 to 6.1, a template whose value
-/// is a struct in BTF does not match a map without BTF, and the daemon creates its maps without BTF.
+/// is a struct in BTF does not match a map without BTF, and the daemon creates its maps without BTF. So values are words here.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
-type Untyped = [u64; size_of::<Counters>() / 8];
+type Rows<const WORDS: usize, const LENGTH: usize> = Array<[u64; WORDS], LENGTH, COUNTER_FLAGS>;
+
+/// The counters of the series in one chunk.
+type Chunk = Rows<SERIES_WORDS_PLACEHOLDER, { CHUNK_SLOTS as usize }>;
+
+/// Workload tables.
+type WorkloadTables = Rows<ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER>;
 
 /// One of the two programs that record completions. Each has its own counters, and the kernel does not run a program that is
 /// already running on the CPU. So no other run writes these counters on this CPU, with two exceptions: the requeue program, which
@@ -64,19 +72,22 @@ static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
 #[btf_map]
 static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
 
-/// The slots that exist from the start. The daemon sets their number when it loads the probe.
+/// Where the counters of each CPU are, as [`CpuPlace::bits`]. Only the daemon writes it; it also sets the number of CPUs when it
+/// loads the probe.
 #[btf_map]
-static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
+static CPUS: Array<u64, 1> = Array::new();
 
-/// Slots that the daemon adds later.
+/// The counters of the first bank for the slots that exist from the start. The daemon sets their number when it loads the probe.
 #[btf_map]
-static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
-    ArrayOfMaps::new();
+static SERIES: Chunk = Chunk::new();
+
+/// The other chunks, by [`array_index`], which the daemon adds.
+#[btf_map]
+static MORE: ArrayOfMaps<Chunk, { (CHUNKS * BANKS) as usize }> = ArrayOfMaps::new();
 
 /// The understudy's counters. The daemon adds all of them before it attaches the understudy.
 #[btf_map]
-static SERIES_2: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
-    ArrayOfMaps::new();
+static SERIES_2: ArrayOfMaps<Chunk, { (CHUNKS * BANKS) as usize }> = ArrayOfMaps::new();
 
 #[btf_map]
 static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
@@ -143,15 +154,17 @@ unsafe impl Sync for Number {}
 #[btf_map]
 static INFLIGHT: Array<Found, 1> = Array::new();
 
-/// The workload tables. The daemon sets their size when it loads the probe.
+/// The workload tables of the first bank.
 #[btf_map]
-static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
+static WORKLOADS: WorkloadTables = WorkloadTables::new();
 
-/// The understudy's workload tables: one map of the same size, which the daemon adds before it attaches the understudy. Its
-/// entries are untyped for the same reason as [`Untyped`].
+/// The workload tables of the other banks, which the daemon adds.
 #[btf_map]
-static WORKLOADS_2: ArrayOfMaps<PerCpuArray<[u64; size_of::<Entry>() / 8], PLACES_PLACEHOLDER>, 1> =
-    ArrayOfMaps::new();
+static MORE_WORKLOADS: ArrayOfMaps<WorkloadTables, { BANKS as usize }> = ArrayOfMaps::new();
+
+/// The understudy's workload tables. The daemon adds them before it attaches the understudy.
+#[btf_map]
+static WORKLOADS_2: ArrayOfMaps<WorkloadTables, { BANKS as usize }> = ArrayOfMaps::new();
 
 /// For each place in the workload tables, the latest epoch in which any CPU created an entry there. They form a single value, so
 /// the daemon reads them all with one system call.
@@ -205,19 +218,78 @@ fn slot_in_index(bits: u64) -> Option<u32> {
     unsafe { INDEX.get(bits) }.copied()
 }
 
+/// Where this CPU's counters are.
+#[derive(Clone, Copy)]
+pub(crate) struct Cpu(CpuPlace);
+
+impl Cpu {
+    #[inline(always)]
+    pub(crate) fn current() -> Self {
+        // SAFETY: the helper has no requirements.
+        let number = unsafe { bpf_get_smp_processor_id() } as u32;
+        if number < option_const!(first_rows) {
+            return Self(CpuPlace::new(0, number));
+        }
+        Self(CpuPlace::from_bits(CPUS.get(number).copied().unwrap_or(0)))
+    }
+
+    /// The CPU's row in the first bank, if it is there.
+    #[inline(always)]
+    fn first_row(self) -> Option<u64> {
+        bounded(self.0.number(), option_const!(first_rows))
+    }
+
+    /// The CPU's row in its bank.
+    #[inline(always)]
+    fn row(self) -> Option<u64> {
+        bounded(self.decoded_here().row().into(), option_const!(rows))
+    }
+
+    #[inline(always)]
+    fn bank(self) -> u32 {
+        self.decoded_here().bank()
+    }
+
+    /// The same place. The compiler decodes it where it is needed, instead of keeping both halves on the stack, which is short.
+    #[inline(always)]
+    fn decoded_here(self) -> CpuPlace {
+        CpuPlace::from_number(in_place(self.0.number()))
+    }
+}
+
+/// The row if it is below this limit.
+#[inline(always)]
+fn bounded(row: u64, limit: u32) -> Option<u64> {
+    let row = in_place(row);
+    // Otherwise the compiler would multiply before it compares, and the verifier would not know the bound of the product.
+    (row < u64::from(limit)).then(|| in_place(row))
+}
+
+/// A row of a value whose rows have this size.
+#[inline(always)]
+fn at(rows: *mut u8, row: u64, bytes: u32) -> *mut u8 {
+    // SAFETY: the row is bounded.
+    unsafe { rows.add(row as usize * bytes as usize) }
+}
+
 /// This CPU's counters for a slot. No other run writes them, except `requeues`: since Linux 6.1 the kernel does not run a program
 /// that is already running on the CPU. Earlier kernels may do so in an interrupt; a count may then be lost, which the audit
 /// detects.
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
-pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
-    let found = match SERIES.get_ptr_mut(slot) {
-        _ if P::IS_UNDERSTUDY => SERIES_2.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
-        Some(series) => Some(series),
-        None => MORE.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
-    };
-    found.map(<*mut _>::cast)
+pub(crate) fn series<P: Program>(cpu: Cpu, slot: u32) -> Option<*mut Series> {
+    let bytes = option_const!(series_bytes);
+    if !P::IS_UNDERSTUDY
+        && let Some(row) = cpu.first_row()
+        && let Some(rows) = SERIES.get_ptr_mut(slot)
+    {
+        return Some(at(rows.cast(), row, bytes).cast());
+    }
+    let chunks = if P::IS_UNDERSTUDY { &SERIES_2 } else { &MORE };
+    let chunk = array_index(slot / CHUNK_SLOTS, cpu.bank());
+    let rows = chunks.get_value_ptr_mut(chunk, &(slot % CHUNK_SLOTS))?;
+    Some(at(rows.cast(), cpu.row()?, bytes).cast())
 }
 
 /// This CPU's size counters of a series. They exist only if the constant `sizes` is 1.
@@ -428,13 +500,17 @@ pub(crate) fn epoch() -> u64 {
     unsafe { EPOCH.0.get().read_volatile() }
 }
 
-/// This CPU's entry at a place in the workload tables. Nothing else writes it: see [`series`].
+/// This CPU's entry at an index of the workload tables. Nothing else writes it: see [`series`].
 #[inline(always)]
-pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
-    if P::IS_UNDERSTUDY {
-        return WORKLOADS_2.get_value_ptr_mut(0, &place).and_then(|entry| EntryPointer::new(entry.cast()));
-    }
-    WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
+pub(crate) fn workload<P: Program>(cpu: Cpu, index: u32) -> Option<EntryPointer> {
+    let (rows, row) = match cpu.first_row() {
+        Some(row) if !P::IS_UNDERSTUDY => (WORKLOADS.get_ptr_mut(index)?, row),
+        _ => {
+            let tables = if P::IS_UNDERSTUDY { &WORKLOADS_2 } else { &MORE_WORKLOADS };
+            (tables.get_value_ptr_mut(cpu.bank(), &index)?, cpu.row()?)
+        }
+    };
+    EntryPointer::new(at(rows.cast(), row, size_of::<Entry>() as u32).cast())
 }
 
 /// A pointer to an entry. An `Option` of it fits in one register; if it took two, the verifier might consider one of them

@@ -13,7 +13,7 @@ use biolat_common::{
 use crate::{
     accounting::Meaning,
     constants::option_const,
-    maps::{self, EntryPointer, Program},
+    maps::{self, Cpu, EntryPointer, Program},
     record::{self, Latency},
     request::{Completion, accounting},
     workload,
@@ -46,12 +46,13 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     };
     let key = Key::new(device, op);
     let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags));
+    let cpu = Cpu::current();
     if let Some(slot) = maps::slot_or_new(key)
-        && let Some(counters) = maps::series::<P>(slot)
+        && let Some(counters) = maps::series::<P>(cpu, slot)
     {
         // SAFETY: this CPU's own counters; see `maps::series`.
         let series = unsafe { &mut *counters };
-        let entry = workload::entry::<P>(&completion, Cell::new(key, slot));
+        let entry = workload::entry::<P>(&completion, cpu, Cell::new(key, slot));
         let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
         if has_failed {
             let errors = &mut series.errors[completion.status_index()];

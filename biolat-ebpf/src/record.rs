@@ -7,7 +7,7 @@ use biolat_common::{
     workload::Entry,
 };
 
-use crate::maps::EntryPointer;
+use crate::{in_place::in_place, maps::EntryPointer};
 
 /// Records the three phases of a request whose timestamps are both less than [`biolat_common::bucket::COMMON_LIMIT_NS`] old;
 /// returns the device latency.
@@ -183,18 +183,7 @@ pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32
 /// Hides the range of a number from the compiler, which would otherwise remove comparisons that are always true.
 #[inline(always)]
 fn with_unknown_range(number: u8) -> u8 {
-    #[cfg(target_arch = "bpf")]
-    {
-        let mut wide = u64::from(number);
-        // SAFETY: moves a register to itself. An empty statement would have a line number but no instruction: two records of
-        // `.BTF.ext` would have the same offset, and the verifier rejects that.
-        unsafe {
-            core::arch::asm!("{0} = {0}", inout(reg) wide, options(pure, nomem, nostack, preserves_flags))
-        };
-        return wide as u8;
-    }
-    #[cfg(not(target_arch = "bpf"))]
-    number
+    in_place(u64::from(number)) as u8
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@ use biolat_common::series::Key;
 
 use crate::{
     constants::field,
-    maps::{self, First},
+    maps::{self, Cpu, First},
     request::{Completion, is_plain},
 };
 
@@ -17,10 +17,8 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     let request =
         Completion::of_request(field!(u64, ctx.as_ptr().cast::<u8>(), requeue_request) as *const u8);
     let Some(device) = request.device().filter(|_| is_plain(request.flags())) else { return };
-    let Some(series) = maps::slot_or_new(Key::new(device, request.op())).and_then(maps::series::<First>)
-    else {
-        return;
-    };
+    let Some(slot) = maps::slot_or_new(Key::new(device, request.op())) else { return };
+    let Some(series) = maps::series::<First>(Cpu::current(), slot) else { return };
     // SAFETY: this CPU's own counters, and only this program writes `requeues`; see `maps::series`.
     unsafe { (*series).requeues = (*series).requeues.wrapping_add(1) };
 }

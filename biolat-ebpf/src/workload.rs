@@ -8,22 +8,23 @@ use biolat_common::{
 
 use crate::{
     constants::{layout_const, option_const},
+    in_place::in_place,
     kernel_memory::{read_u32, read_u64},
-    maps::{self, EntryPointer, First, Program, Understudy},
+    maps::{self, Cpu, EntryPointer, First, Program, Understudy},
     request::Completion,
 };
 
 /// This CPU's entry for the workload of a completion and its series. `None` if this series is not counted by workload: its bytes
 /// and times are then counted in the series itself.
 #[inline(always)]
-pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option<EntryPointer> {
+pub(crate) fn entry<P: Program>(completion: &Completion, cpu: Cpu, series: Cell) -> Option<EntryPointer> {
     if option_const!(workload_slots) == 0 || series.slot() >= option_const!(workload_slots) {
         return None;
     }
     let cgroup = completion.cgroup();
     let workload = completion.workload(cgroup);
     let epoch = maps::epoch();
-    let entry = maps::workload::<P>(tables().place(workload, series, epoch));
+    let entry = maps::workload::<P>(cpu, tables().place(workload, series, epoch));
     // SAFETY: this CPU's own entry, see `maps::workload`.
     if entry.is_some_and(|entry| unsafe { entry.as_ref().is_of(workload, series, epoch) }) {
         return entry;
@@ -34,7 +35,7 @@ pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option
     } else {
         find_or_create(workload, series.bits(), epoch)
     };
-    maps::workload::<P>(place)
+    maps::workload::<P>(cpu, place)
 }
 
 #[inline(always)]
@@ -61,12 +62,13 @@ extern "C" fn understudy_find_or_create(workload: u64, series: u64, epoch: u64) 
 
 #[inline(always)]
 fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
-    let series = Cell::from_bits(series);
-    let first = tables().place(workload, series, epoch);
+    let (cpu, series) = (Cpu::current(), Cell::from_bits(series));
+    // Otherwise the compiler would keep each summand of the place on the stack, which is short.
+    let first = in_place(tables().place(workload, series, epoch).into()) as u32;
     let (mut place, mut owner) = (tables().other(series.slot(), epoch), OTHER);
     for step in 0..PROBES {
         let candidate = first + step;
-        let Some(entry) = maps::workload::<P>(candidate) else { break };
+        let Some(entry) = maps::workload::<P>(cpu, candidate) else { break };
         // SAFETY: this CPU's own entry, see `maps::workload`.
         let (is_found, is_in_use) =
             unsafe { (entry.as_ref().is_of(workload, series, epoch), entry.as_ref().epoch == epoch) };
@@ -78,7 +80,7 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
     if owner != OTHER && owner != KERNEL && !ensure_recorded::<P>(owner) {
         (place, owner) = (tables().other(series.slot(), epoch), OTHER);
     }
-    if let Some(entry) = maps::workload::<P>(place) {
+    if let Some(entry) = maps::workload::<P>(cpu, place) {
         // SAFETY: this CPU's own entry, see `maps::workload`.
         unsafe {
             // The entry of `OTHER` may still have counts of an earlier series in the same slot, whose device is gone.

@@ -64,8 +64,8 @@ pub static LOSS_REASONS: &[LossReason] = &[
     LossReason {
         name: "no_room",
         counted_by: CountedBy::Probe(Reason::NoRoom),
-        meaning: "more series at that moment than the probe's maps had room for",
-        action: "Nothing if it happens once, when many devices appear at once: biolat adds room with the next collection. \
+        meaning: "more series at that moment than the probe's maps had room for, or a CPU that had just come online",
+        action: "Nothing if it happens once, when many devices or CPUs appear at once: biolat adds room with the next collection. \
                  Report a bug if it keeps growing; the log names the series.",
         expected: false,
     },

@@ -24,7 +24,6 @@ pub enum Ability {
     Raid0Ends,
     DiskSequences,
     DispatchedScans,
-    LargeValues,
     CompletionStatuses,
     RecursionGuard,
     ShortVerification,
@@ -85,7 +84,7 @@ const DOES_NOT_START: &str = "biolat does not start";
 pub const REQUIRED: [Ability; 3] = [Ability::TracepointTypes, Ability::RingBuffers, Ability::BpfCapability];
 
 /// All abilities, in the order of [`Ability`].
-pub static ALL: [Row; 22] = [
+pub static ALL: [Row; 21] = [
     Row {
         ability: Ability::TracepointTypes,
         name: "tracepoint_types",
@@ -172,16 +171,6 @@ pub static ALL: [Row; 22] = [
         commit: "block: call blk_register_queue earlier in device_add_disk",
         without: "the queue of a new disk is set up only after its partitions have been scanned: the reads of that scan \
                   have only a total",
-    },
-    Row {
-        ability: Ability::LargeValues,
-        name: "large_values",
-        // Came with the same release.
-        found_by: Member("gendisk", "diskseq"),
-        kernels: From("5.15"),
-        commit: "bpf: Use kvmalloc for map values in syscall",
-        without: "the kernel reads the counters of a series into contiguous memory, of at most 4 MiB: biolat has no figures \
-                  with more than 712 possible CPUs, with `--sizes off` 992",
     },
     Row {
         ability: Ability::CompletionStatuses,

@@ -3,19 +3,26 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
 
 use anyhow::{Context as _, Result};
-use aya::maps::{MapData, PerCpuArray};
-use biolat_common::{lost::Counts, slot::CHUNK_SLOTS};
+use aya::maps::{Map, MapData, PerCpuArray};
+use biolat_common::{
+    lost::Counts,
+    slot::{CHUNK_SLOTS, CHUNKS, array_index},
+};
 
 use super::{
+    banks::{Banks, Dimensions},
     cpus::{self, PossibleCpus},
     map_set::{MapSet, NamedMaps},
-    maps::{MORE, UNDERSTUDY_SERIES},
+    maps::{CHUNKS_OF_PROGRAMS, CPUS},
     programs::{self, Links, Programs},
     sys,
-    workloads::UNDERSTUDY_WORKLOADS,
+    workloads::TABLES_OF_PROGRAMS,
 };
 
 /// Number of bytes of a program's name that the kernel keeps.
@@ -35,16 +42,18 @@ pub(super) struct Attached {
     /// `None` if the probe is detached.
     pub(super) links: Option<Links>,
     pub(super) maps: MapSet<'static>,
-    /// Chunks of slots that were added after startup.
-    pub(super) chunks: Vec<MapData>,
-    /// The understudy's chunks and workload tables that have been added so far.
-    pub(super) understudy: (Vec<MapData>, Option<MapData>),
+    pub(super) banks: Banks,
+    /// The chunks of the first program and of the understudy, by bank; `None` for those that are in the array of the first slots.
+    pub(super) series: [Vec<Vec<Option<MapData>>>; 2],
+    /// The workload tables that were added: those of the other banks, and the understudy's.
+    pub(super) workloads: [Vec<MapData>; 2],
     pub(super) cpus: PossibleCpus,
 }
 
 impl Attached {
-    /// Identifies the parts of a probe that was loaded with this many slots.
-    pub(super) fn open(fds: ProbeFds, slots: u32) -> Result<Self> {
+    /// Identifies the parts of a probe that was loaded with these dimensions.
+    pub(super) fn open(fds: ProbeFds, dimensions: Dimensions, sysfs: &Path) -> Result<Self> {
+        let Dimensions { slots, room } = dimensions;
         let (mut complete, mut understudy, mut requeue) = (None, None, None);
         let (mut tag_wait, mut inflight, mut cgroup_exists) = (None, None, None);
         for program in fds.programs {
@@ -85,15 +94,28 @@ impl Attached {
             tag_wait: tag_wait_link,
         });
         let (mut maps, mut ids) = named(fds.maps)?;
-        let chunks = inner_maps(&mut maps, &mut ids, MORE, slots / CHUNK_SLOTS);
-        let understudy_chunks = inner_maps(&mut maps, &mut ids, UNDERSTUDY_SERIES, 0);
-        let understudy_table = inner_maps(&mut maps, &mut ids, UNDERSTUDY_WORKLOADS, 0).pop();
+        let places =
+            maps.iter().position(|(name, _)| name == CPUS).context("the probe has no map of CPUs")?;
+        ids.swap_remove(places);
+        let places = Map::from_map_data(maps.swap_remove(places).1)?.try_into()?;
+        let banks = Banks::of_attached_probe(places, room, sysfs)?;
+        let numbers = banks.all().len() as u32;
+        let mut inner = |outer, index| inner_map(&mut maps, &mut ids, outer, index);
+        let [of_first, of_understudy] = CHUNKS_OF_PROGRAMS;
+        let series = [
+            chunks(numbers, slots / CHUNK_SLOTS, |index| inner(of_first, index)),
+            chunks(numbers, 0, |index| inner(of_understudy, index)),
+        ];
+        let [of_first, of_understudy] = TABLES_OF_PROGRAMS;
+        let workloads = [
+            (1..numbers).map_while(|bank| inner(of_first, bank)).collect(),
+            (0..numbers).map_while(|bank| inner(of_understudy, bank)).collect(),
+        ];
         let scratch: PerCpuArray<_, Counts> = PerCpuArray::create(1, 0).context("cannot create a map")?;
         let cpus = PossibleCpus::of_kernel(&scratch)?;
         cpus.compare(cpus::in_sysfs()?)?;
         let programs = Programs { complete, understudy, requeue, tag_wait, inflight, cgroup_exists };
-        let (maps, understudy) = (MapSet::Passed(maps), (understudy_chunks, understudy_table));
-        Ok(Self { programs, links, maps, chunks, understudy, cpus })
+        Ok(Self { programs, links, maps: MapSet::Passed(maps), banks, series, workloads, cpus })
     }
 }
 
@@ -110,18 +132,31 @@ fn named(fds: Vec<OwnedFd>) -> Result<(NamedMaps, Vec<u32>)> {
     Ok((maps, ids))
 }
 
-/// Removes and returns the inner maps of a map of maps, in order, from index `first` on. They cannot be told apart by name.
-fn inner_maps(maps: &mut NamedMaps, ids: &mut Vec<u32>, outer: &str, first: u32) -> Vec<MapData> {
-    let mut inner = Vec::new();
-    for place in first.. {
-        let outer = maps.iter().find(|(name, _)| name == outer);
-        let id = outer.and_then(|(_, outer)| id_of_inner(outer, place));
-        // If there is no file descriptor for an inner map, it was just added and has never been used.
-        let Some(found) = id.and_then(|id| ids.iter().position(|&other| other == id)) else { break };
-        ids.swap_remove(found);
-        inner.push(maps.swap_remove(found).1);
-    }
-    inner
+/// The chunks by bank, up to the first that is missing. The first bank's counters of the first `in_array` chunks are elsewhere.
+fn chunks(
+    banks: u32,
+    in_array: u32,
+    mut inner: impl FnMut(u32) -> Option<MapData>,
+) -> Vec<Vec<Option<MapData>>> {
+    let of_banks = |chunk| -> Vec<_> {
+        let of_bank = |bank| match inner(array_index(chunk, bank)) {
+            None if bank == 0 && chunk < in_array => Some(None),
+            None => None,
+            found => Some(found),
+        };
+        (0..banks).map_while(of_bank).collect()
+    };
+    (0..CHUNKS).map(of_banks).take_while(|banks| !banks.is_empty()).collect()
+}
+
+/// Removes and returns an inner map of a map of maps. They cannot be told apart by name.
+fn inner_map(maps: &mut NamedMaps, ids: &mut Vec<u32>, outer: &str, index: u32) -> Option<MapData> {
+    let (_, outer) = maps.iter().find(|(name, _)| name == outer)?;
+    let id = id_of_inner(outer, index)?;
+    // If there is no file descriptor for an inner map, it was just added and has never been used.
+    let found = ids.iter().position(|&other| other == id)?;
+    ids.swap_remove(found);
+    Some(maps.swap_remove(found).1)
 }
 
 /// The id of an inner map, by its index in the map of maps.

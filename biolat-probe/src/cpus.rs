@@ -92,6 +92,14 @@ pub(super) fn in_sysfs() -> Result<usize> {
     })
 }
 
+/// One more than the highest number of a possible CPU.
+pub(super) fn possible_ids() -> Result<u32> {
+    const CONTEXT: &str = "cannot read which CPUs are possible";
+    let list = std::fs::read_to_string(SYSFS).context(CONTEXT)?;
+    let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u32>().ok());
+    last.map(|last| last + 1).filter(|&ids| ids as usize <= MAX_CPUS).context(CONTEXT)
+}
+
 /// Reads the only entry of the map into a buffer that is prefilled with this byte and large enough for any kernel.
 fn read_over(map: &PerCpuArray<MapData, Counts>, filler: u8) -> io::Result<Vec<Counts>> {
     let mut buffer = vec![[u64::from_ne_bytes([filler; 8]); REASONS]; MAX_CPUS + 1];

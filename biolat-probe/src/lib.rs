@@ -4,7 +4,9 @@
 
 pub mod abilities;
 mod attached;
+mod banks;
 pub mod btf;
+mod counter_array;
 mod cpus;
 mod events;
 mod functions;
@@ -21,8 +23,9 @@ mod options;
 mod plain;
 pub mod processes;
 mod programs;
+mod series_arrays;
 mod series_maps;
-mod slot_arrays;
+mod settled;
 mod slow;
 mod state_map;
 mod sys;
@@ -41,26 +44,35 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use aya_log::EbpfLogger;
-use biolat_common::{inflight::Found, series::Key};
+use biolat_common::{
+    inflight::Found,
+    series::Key,
+    slot::{BANKS, array_index},
+};
 use log::Log;
 
 pub use attached::ProbeFds;
+pub use banks::{Dimensions, Plan, Room};
 pub use cpus::MAX_CPUS;
 pub use grace_periods::GracePeriods;
 pub use host_btf::kernel_btf;
 pub use load::{in_whole_chunks, test_load};
-pub use maps::Maps;
+pub use maps::{Maps, slot_bytes};
 pub use options::{DEFAULT_WORKLOADS, Options, SlowNames, workloads_on};
 pub use programs::Links;
+pub use series_arrays::SimulatedSeries;
 pub use series_maps::{SeriesMaps, SlotReading};
-pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use slow::{NamesRecord, SlowIoRecord};
 pub use state_map::StateMap;
 pub use sys::ProgramCounts;
 pub use volumes::{LACKS_VOLUMES, VolumeLosses, VolumeProbe, test_load_volumes, volume_bytes};
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
-use biolat_system::{c_library, host::Host};
+use biolat_system::{
+    c_library,
+    cpus::{CpuNodes, online_cpus},
+    host::Host,
+};
 
 use attached::Attached;
 use events::Events;
@@ -95,7 +107,7 @@ pub struct Probe {
     /// `None` for a probe that was taken over.
     logger: Option<EbpfLogger<&'static dyn Log>>,
     statistics: Option<OwnedFd>,
-    slots: u32,
+    dimensions: Dimensions,
 }
 
 impl Probe {
@@ -128,8 +140,8 @@ impl Probe {
             inflight,
             workloads,
             logger,
-            slots,
-        } = env.load(&kernel, slots, options, map_fds)?;
+            dimensions,
+        } = env.load(&kernel, slots, &Plan::of_host(&host.sysfs)?, options, map_fds)?;
         if options.named(&kernel) != SlowNames::Off {
             functions.refresh(&kernel, host)?;
         }
@@ -149,7 +161,7 @@ impl Probe {
             workloads,
             logger: Some(logger),
             statistics,
-            slots,
+            dimensions,
         })
     }
 
@@ -170,34 +182,39 @@ impl Probe {
         Ok(gap)
     }
 
-    /// Takes over a probe that another process loaded for the same kernel, with these options and this many slots. `taken_epoch`
-    /// is the latest workload epoch whose counts its previous owner took.
+    /// Takes over a probe that another process loaded for the same kernel, with these options and dimensions. `taken_epoch` is the
+    /// latest workload epoch whose counts its previous owner took.
     pub fn take_over(
         kernel: Kernel,
+        host: &Host,
         fds: ProbeFds,
-        slots: u32,
+        dimensions: Dimensions,
         options: &Options,
         taken_epoch: u64,
     ) -> Result<Self> {
+        let Dimensions { slots, room } = dimensions;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
-        let Attached { programs, links, mut maps, chunks, understudy, cpus } = Attached::open(fds, slots)?;
-        let (understudy_chunks, understudy_table) = understudy;
+        let Attached { programs, links, mut maps, banks, series, workloads: tables_of_banks, cpus } =
+            Attached::open(fds, dimensions, &host.sysfs)?;
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
         let functions = Functions::from_maps(set)?;
         let grace_periods = GracePeriods::start()?;
         let limit = workloads_on(&kernel, options.workloads);
-        let tables = workloads::tables(limit, slots, cpus.get() as u64);
+        let tables = workloads::tables(limit, slots, room.cpus());
         let workloads = (limit > 0).then(|| -> Result<_> {
-            let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
+            let mut maps = WorkloadMaps::from_maps(set, tables, room.rows, grace_periods.clone())?;
             maps.continue_after(taken_epoch)?;
-            maps.continue_with(understudy_table)?;
+            maps.continue_with(tables_of_banks)?;
             Ok(maps)
         });
         let workloads = workloads.transpose()?;
-        let chunks = [chunks, understudy_chunks];
-        let maps = Maps::of_attached_probe(set, slots, options.sizes, chunks, cpus, grace_periods)?;
+        let mut maps =
+            Maps::of_attached_probe(set, banks, slots, options.sizes, series, cpus, grace_periods)?;
+        if links.as_ref().is_some_and(|links| links.understudy.is_some()) {
+            maps.require_understudy_series();
+        }
         Ok(Self {
             programs,
             links,
@@ -212,7 +229,7 @@ impl Probe {
             workloads,
             logger: None,
             statistics,
-            slots,
+            dimensions,
         })
     }
 
@@ -232,16 +249,47 @@ impl Probe {
     /// Adds the understudy's counters. They are not used until it is attached.
     pub fn add_understudy_counters(&mut self) -> Result<()> {
         if let Some(workloads) = &mut self.workloads {
-            workloads.add_understudy_table()?;
+            workloads.add_understudy_tables(self.maps.banks().all())?;
         }
-        self.maps.add_understudy_chunks()
+        self.maps.add_understudy_series()
     }
 
-    /// The maps of the understudy's counters, from index `first` on.
+    /// Gives counters to CPUs that have come online since the probe was loaded. The probe uses them once they are
+    /// [activated](Self::activate_cpus). Returns whether there are any.
+    pub fn add_cpus(&mut self, sysfs: &Path) -> Result<bool> {
+        if let Some(online) = online_cpus(sysfs)
+            && self.maps.banks().lacks(&online)
+        {
+            self.maps.add_cpus(&online, &CpuNodes::read(sysfs));
+        }
+        // An earlier call may have failed between these steps.
+        let are_waiting = self.maps.banks().are_waiting();
+        if are_waiting {
+            self.maps.provide_banks()?;
+            if let Some(workloads) = &mut self.workloads {
+                workloads.provide_banks(self.maps.banks().all())?;
+            }
+        }
+        Ok(are_waiting)
+    }
+
+    /// Lets the probe use the counters of added CPUs.
+    pub fn activate_cpus(&mut self) -> Result<()> {
+        self.maps.activate_cpus()
+    }
+
+    /// The arrays of counters that were added, each with a number that it keeps.
     #[must_use]
-    pub fn understudy_maps_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
-        let table = self.workloads.as_ref().and_then(WorkloadMaps::understudy_table);
-        table.into_iter().chain(self.maps.understudy_chunks()).skip(first).collect()
+    pub fn added_arrays(&self) -> Vec<(u32, BorrowedFd<'_>)> {
+        let no_tables = Default::default;
+        let tables = self.workloads.as_ref().map_or_else(no_tables, WorkloadMaps::added_tables);
+        let of_programs = self.maps.chunks().into_iter().zip(tables).enumerate();
+        let numbered = of_programs.flat_map(|(program, (series, tables))| {
+            let tables = tables.into_iter().map(|(bank, table)| (array_index(0, BANKS) + bank, table));
+            let first = program as u32 * (array_index(0, BANKS) + BANKS);
+            series.into_iter().chain(tables).map(move |(index, array)| (first + index, array))
+        });
+        numbered.collect()
     }
 
     /// Attaches the understudy, whose counters must have been added. Returns `false` if a run of the first program that began
@@ -275,10 +323,10 @@ impl Probe {
         self.links.take()
     }
 
-    /// The number of slots that the probe was loaded with.
+    /// What the sizes of its maps depend on.
     #[must_use]
-    pub fn first_slots(&self) -> u32 {
-        self.slots
+    pub fn dimensions(&self) -> Dimensions {
+        self.dimensions
     }
 
     /// An id that no other probe has had since boot.
@@ -361,12 +409,6 @@ pub fn possible_cpus() -> Result<u64> {
     Ok(cpus::in_sysfs()? as u64)
 }
 
-/// Kernel memory for the counters of one series, with or without size counters, in bytes. Needs no map: the number of CPUs is
-/// read from sysfs.
-pub fn slot_bytes(sizes: bool) -> Result<u64> {
-    Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
-}
-
 fn enable_statistics() -> Result<OwnedFd> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
         "cannot enable the kernel's statistics of BPF programs: --probe-stats requires CAP_SYS_ADMIN",
@@ -385,11 +427,13 @@ pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
 
 /// Returns the identity of a probe: a hash of its code, relocated for the running kernel and these options, and of the sizes of
 /// its maps.
-pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {
+pub fn identity(kernel: &Kernel, dimensions: Dimensions, options: &Options) -> Result<Vec<u8>> {
+    let Dimensions { slots, room } = dimensions;
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::adapted(kernel, options.for_kernel(kernel, slots)?)?);
+    let options_on_kernel = options.for_kernel(kernel, slots, room)?;
+    context.update(&object::adapted(kernel, options_on_kernel, room.by_node)?);
     let workloads = workloads_on(kernel, options.workloads);
-    for number in [u64::from(slots), u64::from(workloads), possible_cpus()?] {
+    for number in [u64::from(slots), u64::from(workloads), possible_cpus()?, room.cpus()] {
         context.update(&number.to_le_bytes());
     }
     Ok(context.finish().as_ref().to_vec())

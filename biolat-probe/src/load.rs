@@ -22,6 +22,8 @@ use log::Log;
 
 use super::{
     abilities::Ability,
+    banks::{Dimensions, Plan},
+    cpus,
     events::Events,
     functions::Functions,
     grace_periods::GracePeriods,
@@ -52,8 +54,7 @@ pub(super) struct Loaded {
     /// `None` without workloads.
     pub(super) workloads: Option<WorkloadMaps>,
     pub(super) logger: EbpfLogger<&'static dyn Log>,
-    /// Number of slots it was loaded with.
-    pub(super) slots: u32,
+    pub(super) dimensions: Dimensions,
 }
 
 /// The environment for loading the probe. It exists only if this process is allowed to load programs.
@@ -84,6 +85,7 @@ impl LoadEnv {
         &self,
         kernel: &Kernel,
         slots: u32,
+        plan: &Plan,
         options: &Options,
         mut map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Loaded> {
@@ -92,7 +94,7 @@ impl LoadEnv {
             if let Some(fds) = &mut map_fds {
                 fds.clear();
             }
-            match load(kernel, slots, options, map_fds.as_deref_mut()) {
+            match load(kernel, slots, plan, options, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -133,7 +135,10 @@ const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`] to have the kernel verify it, then unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
-    LoadEnv::of(host, kernel)?.load(kernel, slots, options, None)?.programs.counts()
+    LoadEnv::of(host, kernel)?
+        .load(kernel, slots, &Plan::of_host(&host.sysfs)?, options, None)?
+        .programs
+        .counts()
 }
 
 /// Rounds a number of slots up to whole chunks, at least one.
@@ -145,34 +150,39 @@ pub fn in_whole_chunks(slots: u32) -> u32 {
 fn load(
     kernel: &Kernel,
     slots: u32,
+    plan: &Plan,
     options: &Options,
     map_fds: Option<&mut Vec<OwnedFd>>,
 ) -> Result<Loaded> {
-    let probe_options = options.for_kernel(kernel, slots)?;
+    let room = plan.room();
+    let probe_options = options.for_kernel(kernel, slots, room)?;
     let tables = probe_options.tables();
     let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
         // Drops the kernel's BTF, which aya has already parsed: this probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
+        .map_max_entries("CPUS", cpus::possible_ids()?)
         .map_max_entries("SLOW", options.slow_ring_bytes(kernel))
         .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
-        .map_max_entries("WORKLOADS", tables.places())
         .map_max_entries("MARKS", probe_options.mark_lines.max(1))
         .map_max_entries("CGROUPS", workloads.max(1))
         .map_max_entries("TAG_WAITS", if kernel.tag_wait.is_some() { MAX_DEVICES as u32 } else { 1 })
-        .load(&object::adapted(kernel, probe_options)?)
+        .load(&object::adapted(kernel, probe_options, room.by_node)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);
     let events = Events::from_maps(&mut set)?;
     let grace_periods = GracePeriods::start()?;
-    let maps = Maps::of_new_probe(&mut set, slots, options.sizes, grace_periods.clone())?;
+    let maps = Maps::of_new_probe(&mut set, slots, plan.clone(), options.sizes, grace_periods.clone())?;
     let slow = SlowRecords::from_maps(&mut set)?;
     let functions = Functions::from_maps(&mut set)?;
     let inflight = InflightResult::from_maps(&mut set)?;
-    let workload_maps =
-        (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
+    let workload_maps = (workloads > 0).then(|| -> Result<_> {
+        let mut workloads = WorkloadMaps::from_maps(&mut set, tables, room.rows, grace_periods)?;
+        workloads.provide_banks(maps.banks().all())?;
+        Ok(workloads)
+    });
     let workload_maps = workload_maps.transpose()?;
     let btf = &kernel.tracepoints().context("cannot write BTF for the loader")?;
     let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
@@ -213,7 +223,7 @@ fn load(
         inflight,
         workloads: workload_maps,
         logger,
-        slots,
+        dimensions: Dimensions { slots, room },
     })
 }
 

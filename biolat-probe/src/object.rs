@@ -5,10 +5,11 @@ use std::{borrow::Cow, ops::Range, path::Path};
 use anyhow::{Context as _, Result};
 use aya::include_bytes_aligned;
 use biolat_common::{
-    constants::{Constants, ProbeOptions},
-    series::Series,
-    size::Counters,
-    workload::PLACES_PLACEHOLDER,
+    constants::{
+        COUNTER_FLAGS, Constants, ENTRY_WORDS_PLACEHOLDER, PLACES_PLACEHOLDER, ProbeOptions,
+        SERIES_WORDS_PLACEHOLDER,
+    },
+    workload::Entry,
 };
 use object::{Object as _, ObjectSection as _, SectionKind};
 
@@ -17,8 +18,9 @@ use super::{abilities::Ability, kernel::Kernel};
 /// The compiled probe, which `cargo xtask ebpf` builds together with its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
 
-/// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options.
-pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>> {
+/// Returns the shipped probe, or one chosen by a developer, adapted to this kernel and these options. With `by_node`, the memory
+/// of its counters is allocated by NUMA node.
+pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions, by_node: bool) -> Result<Vec<u8>> {
     let names = kernel.names.unwrap_or_default();
     let constants = Constants { kernel: kernel.layout, names, options, ..Constants::default() };
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
@@ -34,22 +36,42 @@ pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>>
     if !kernel.has(Ability::RecursionGuard) {
         without_compare_exchange(&mut relocated)?;
     }
-    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, options.tables().places())
-        .context("the probe's object has no workload table for the understudy")?;
-    if options.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
+    let words = |row_bytes: u32| options.rows * row_bytes / size_of::<u64>() as u32;
+    let lengths = ArrayLengths {
+        series_words: words(options.series_bytes),
+        entry_words: words(size_of::<Entry>() as u32),
+        places: options.tables().places(),
+    };
+    with_lengths(relocated, by_node, lengths)
 }
 
-/// Shortens the values of the series maps to a series without size counters. aya takes the value size from the object's BTF,
-/// where a value is an array of 64-bit words.
-///
-/// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
-fn without_sizes(object: Vec<u8>) -> Result<Vec<u8>> {
-    const WORDS: [usize; 2] = [size_of::<Counters>() / 8, size_of::<Series>() / 8];
-    with_array_length(object, WORDS[0] as u32, WORDS[1] as u32)
-        .context("the probe's object has no series map")
+/// The shapes of the arrays of counters.
+struct ArrayLengths {
+    series_words: u32,
+    entry_words: u32,
+    places: u32,
 }
+
+/// Changes the arrays of counters. aya takes their flags and shapes from the object's BTF.
+fn with_lengths(object: Vec<u8>, by_node: bool, lengths: ArrayLengths) -> Result<Vec<u8>> {
+    let flags = if by_node { COUNTER_FLAGS } else { COUNTER_FLAGS & !NUMA_NODE };
+    [
+        // First, because another array may be given this length.
+        (COUNTER_FLAGS, flags as u32),
+        (SERIES_WORDS_PLACEHOLDER, lengths.series_words),
+        (ENTRY_WORDS_PLACEHOLDER, lengths.entry_words),
+        (PLACES_PLACEHOLDER, lengths.places),
+    ]
+    .into_iter()
+    .try_fold(object, |object, (from, to)| with_array_length(object, from as u32, to))
+}
+
+/// The flag of maps in the memory of a NUMA node.
+const NUMA_NODE: usize = 1 << 2;
 
 /// Changes the length of all arrays that have the length `from`.
+///
+/// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
 fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>> {
     const ARRAY: [u32; 2] = [3 << 24, 0];
     let (start, size) = object::File::parse(&*object)?
@@ -119,7 +141,10 @@ mod tests {
     use biolat_common::constants::Constants;
     use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
-    use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
+    use super::{
+        ArrayLengths, COMPARE_EXCHANGE, COUNTER_FLAGS, NUMA_NODE, OBJECT, relocate, with_array_length,
+        with_lengths, without_compare_exchange,
+    };
 
     /// The instructions of the sections whose names match.
     fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
@@ -145,7 +170,7 @@ mod tests {
 
     /// The common case is the main program, the rare case a subprogram.
     #[test]
-    fn common_case_calls_only_clock_and_lookups() {
+    fn common_case_calls_only_clock_cpu_and_lookups() {
         const CALL: u8 = 0x85;
         let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
         for code in program("block_rq_complete").into_iter().filter(|code| code[0] == CALL) {
@@ -153,11 +178,12 @@ mod tests {
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
             *calls.entry((registers >> 4, helper)).or_default() += 1;
         }
-        // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk,
-        // two for a workload that has no entry yet, and one for a completion that is left to the understudy. Then
-        // bpf_ktime_get_ns, and calls to the subprograms for the rare case, a slow record, a long admission, a new workload
-        // entry, and the mark.
-        assert_eq!(calls, BTreeMap::from([((0, 1), 8), ((0, 5), 1), ((1, 0), 5)]));
+        // bpf_map_lookup_elem: one for the table, one for the place of a CPU outside the first bank, one for the counters in the
+        // first bank and two for those elsewhere (of the series, of the workload, and of the workload again if its entry was not
+        // in its first place or is new), one for a cgroup, and one for a completion that is left to the understudy. Then
+        // bpf_ktime_get_ns, bpf_get_smp_processor_id, and calls to the subprograms for the rare case, a slow record, a long
+        // admission, a new workload entry, and the mark.
+        assert_eq!(calls, BTreeMap::from([((0, 1), 13), ((0, 5), 1), ((0, 8), 1), ((1, 0), 5)]));
     }
 
     /// The atomic instructions. Skips the second halves of wide loads, which are not instructions.
@@ -197,6 +223,16 @@ mod tests {
         assert_eq!(object.len(), OBJECT.len());
         let again = relocate(&object, Constants::default()).unwrap_err();
         assert_eq!(again.to_string(), "its code has no placeholders for constants");
+    }
+
+    /// Arrays are found by their length. A length that is given to one must not be taken for another's.
+    #[test]
+    fn lengths_of_arrays_may_be_like_flags() {
+        let flags = COUNTER_FLAGS as u32;
+        let lengths = ArrayLengths { series_words: flags, entry_words: 2, places: 3 };
+        let object = with_lengths(OBJECT.to_vec(), false, lengths).unwrap();
+        assert!(with_array_length(object.clone(), flags, 0).is_ok(), "the series");
+        assert!(with_array_length(object, flags & !(NUMA_NODE as u32), 0).is_ok(), "the flags");
     }
 
     /// The kernel truncates longer names, and a probe that is taken over finds its maps by name.

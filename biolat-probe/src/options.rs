@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use biolat_common::{constants::ProbeOptions, mark, names, slow};
 
-use super::{abilities::Ability, cpus, kernel::Kernel, workloads};
+use super::{abilities::Ability, banks::Room, cpus, kernel::Kernel, series_arrays::series_bytes, workloads};
 
 /// What the probe does in addition to counting latencies.
 #[derive(Clone, Copy, Debug)]
@@ -59,15 +59,18 @@ impl Options {
         (if self.named(kernel) == SlowNames::Off { slow::RING_BYTES } else { names::RING_BYTES }) as u32
     }
 
-    /// Returns the constants for a probe with these options and this many slots on this kernel.
-    pub(super) fn for_kernel(&self, kernel: &Kernel, slots: u32) -> Result<ProbeOptions> {
-        let cpus = cpus::in_sysfs()? as u64;
+    /// Returns the constants for a probe with these options, this many slots and this room on this kernel.
+    pub(super) fn for_kernel(&self, kernel: &Kernel, slots: u32, room: Room) -> Result<ProbeOptions> {
+        let cpus = cpus::in_sysfs()?;
         let slow_ms = self.slow.map_or(0, |slow| slow.as_millis());
-        let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, cpus);
+        let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, room.cpus());
         Ok(ProbeOptions {
             slow_ms: u32::try_from(slow_ms).unwrap_or(u32::MAX),
             slow_names: self.named(kernel) as u32,
             sizes: u32::from(self.sizes),
+            rows: room.rows,
+            first_rows: room.first_rows,
+            series_bytes: series_bytes(self.sizes),
             workload_slots: tables.slots,
             workload_hashes: tables.hashes,
             mark_lines: if kernel.has(Ability::RecursionGuard) { mark::lines(cpus as u32) } else { 0 },

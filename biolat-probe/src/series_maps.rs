@@ -17,6 +17,14 @@ pub struct SlotReading {
 impl SlotReading {
     /// The reading of a slot that has never been used.
     pub const ZERO: Self = Self { sum: Counters::ZERO, completions: Vec::new(), has_sizes: false };
+
+    /// Adds the counters of the other program, on the same CPUs.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sum.merge(&other.sum);
+        for (sum, completions) in self.completions.iter_mut().zip(&other.completions) {
+            *sum = sum.wrapping_add(*completions);
+        }
+    }
 }
 
 /// The series maps. Except for `add_chunk`, each method makes at most one system call that changes something, so after an error

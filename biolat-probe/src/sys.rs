@@ -44,6 +44,22 @@ pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: 
     unsafe { read_value(map, &index, buffer) }
 }
 
+/// Writes an entry of an array.
+///
+/// # Safety
+///
+/// `value` must have the size of the map's value.
+pub(super) unsafe fn write_entry<T>(map: &MapData, index: u32, value: *const T) -> io::Result<()> {
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = map.fd().as_fd().as_raw_fd().cast_unsigned();
+    element.key = (&raw const index) as u64;
+    element.__bindgen_anon_1.value = value as u64;
+    // SAFETY: the key of an array is 4 bytes; the caller vouches for the value.
+    unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr) }.map(drop)
+}
+
 /// Reads the value of a key.
 ///
 /// # Safety
@@ -192,6 +208,26 @@ pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
     map.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
     (map.key_size, map.value_size, map.max_entries) = (4, 4, 1);
     map.inner_map_fd = inner.fd().as_fd().as_raw_fd().cast_unsigned();
+    // SAFETY: the command reads no buffer.
+    let fd = unsafe { bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Creates an array that can be mapped into memory. With `node`, it is in the memory of this NUMA node.
+pub(super) fn create_mappable_array(length: u32, value_bytes: u32, node: Option<u32>) -> io::Result<OwnedFd> {
+    const BPF_F_NUMA_NODE: u32 = 1 << 2;
+    const BPF_F_MMAPABLE: u32 = 1 << 10;
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let map = unsafe { &mut attr.__bindgen_anon_1 };
+    map.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY as u32;
+    (map.key_size, map.value_size, map.max_entries) = (4, value_bytes, length);
+    map.map_flags = BPF_F_MMAPABLE;
+    if let Some(node) = node {
+        map.map_flags |= BPF_F_NUMA_NODE;
+        map.numa_node = node;
+    }
     // SAFETY: the command reads no buffer.
     let fd = unsafe { bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr) }?;
     // SAFETY: a new file descriptor, which nothing else owns.

@@ -4,14 +4,13 @@
 
 use std::{
     collections::BTreeMap,
-    iter,
     ops::RangeInclusive,
     os::fd::{AsFd as _, BorrowedFd},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError};
 use biolat_common::{
     series::Key,
     slot::Cell,
@@ -19,9 +18,11 @@ use biolat_common::{
 };
 
 use super::{
-    cpus::PossibleCpus,
+    banks::{Bank, Room},
+    counter_array::{self, Shape, ensure_shape},
     grace_periods::GracePeriods,
     map_set::MapSet,
+    maps::{array_data, array_of_maps},
     programs::{self, Programs},
     sys,
 };
@@ -32,8 +33,10 @@ const BPF_EXIST: u64 = 2;
 /// The map of the probe's variables whose initial value is not zero. The epoch is the only one.
 const DATA: &str = ".data";
 
-/// The map that holds the understudy's tables.
-pub(super) const UNDERSTUDY_WORKLOADS: &str = "WORKLOADS_2";
+/// The first program's tables in the first bank.
+const WORKLOADS: &str = "WORKLOADS";
+/// The arrays of the tables in the other banks, and of the understudy's tables.
+pub(super) const TABLES_OF_PROGRAMS: [&str; 2] = ["MORE_WORKLOADS", "WORKLOADS_2"];
 
 /// Upper limit on the kernel memory for both tables: this much per CPU, with the total kept within these bounds.
 const CPU_BYTES: u64 = 512 << 10;
@@ -42,7 +45,7 @@ const BYTES: RangeInclusive<u64> = MAX_BYTES_OF_CPU..=64 << 20;
 /// Number of entries per workload in a table: reads and writes on two devices, doubled to keep collisions rare.
 const ENTRIES_PER_WORKLOAD: u64 = 8;
 
-/// Returns the table sizes for this number of workloads, slots and CPUs.
+/// Returns the table sizes for this number of workloads and slots, on machines with room for this number of CPUs.
 #[must_use]
 pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     if workloads == 0 {
@@ -55,14 +58,14 @@ pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
     Tables { slots: slots as u32, hashes: hashes as u32 }
 }
 
-/// Kernel memory for both tables, for this number of workloads, slots and CPUs, in bytes.
+/// Kernel memory for both tables, for this number of workloads, slots and this room, in bytes.
 #[must_use]
-pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
-    if workloads == 0 { 0 } else { bytes(tables(workloads, slots, cpus), cpus) }
-}
-
-fn bytes(tables: Tables, cpus: u64) -> u64 {
-    2 * u64::from(tables.entries()) * size_of::<Entry>() as u64 * cpus
+pub fn workload_bytes(workloads: u32, slots: u32, room: Room) -> u64 {
+    if workloads == 0 {
+        return 0;
+    }
+    let entries = 2 * u64::from(tables(workloads, slots, room.cpus()).entries());
+    entries * size_of::<Entry>() as u64 * room.cpus()
 }
 
 #[derive(Clone, Copy)]
@@ -111,11 +114,11 @@ enum Resting {
 
 /// The maps of the workload tables and the cgroups.
 pub struct WorkloadMaps {
-    entries: PerCpuArray<MapData, EntryValue>,
-    /// The map to which the understudy's tables are added.
-    understudy: ArrayOfMaps<MapData>,
-    /// The understudy's tables; `None` until they are added.
-    understudy_entries: Option<PerCpuArray<MapData, EntryValue>>,
+    /// The probe's arrays of the tables, for both programs.
+    outer: [ArrayOfMaps<MapData>; 2],
+    /// The tables by bank, for both programs. The understudy's are empty until they are added.
+    banks: [Vec<MapData>; 2],
+    shape: Shape,
     used: Array<MapData, PlacesValue>,
     used_buffer: Box<PlacesValue>,
     cgroups: HashMap<MapData, u64, CgroupValue>,
@@ -123,7 +126,6 @@ pub struct WorkloadMaps {
     epoch_map: Array<MapData, u64>,
     grace_periods: GracePeriods,
     tables: Tables,
-    cpus: PossibleCpus,
     /// The epoch that the probe counts in.
     epoch: u64,
     resting: Resting,
@@ -134,21 +136,22 @@ impl WorkloadMaps {
     pub(super) fn from_maps(
         maps: &mut MapSet<'_>,
         tables: Tables,
-        cpus: PossibleCpus,
+        rows: u32,
         grace_periods: GracePeriods,
     ) -> Result<Self> {
         let mut take = |name| maps.take(name);
         let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
-        let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
-        ensure!(entries.len() >= tables.places(), "the probe's workload tables are too small");
         let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
         let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
-        let understudy = take(UNDERSTUDY_WORKLOADS)?;
+        let first_table = array_data(take(WORKLOADS)?)?;
+        let [first, understudy] = TABLES_OF_PROGRAMS.map(|name| array_of_maps(take(name)?));
+        let shape = Shape { length: tables.places(), rows, row_bytes: size_of::<Entry>() as u32 };
+        ensure_shape(&first_table, shape)?;
         Ok(Self {
-            entries,
-            understudy: ArrayOfMaps::try_from(understudy)?,
-            understudy_entries: None,
+            outer: [first?, understudy?],
+            banks: [vec![first_table], Vec::new()],
+            shape,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not created on the stack, whose pages would stay resident.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
@@ -157,7 +160,6 @@ impl WorkloadMaps {
             epoch_map,
             grace_periods,
             tables,
-            cpus,
             epoch,
             resting: Resting::Taken,
             buffer: Vec::new(),
@@ -183,28 +185,43 @@ impl WorkloadMaps {
         Ok(())
     }
 
-    /// Uses the understudy's tables, if another process has added them.
-    pub(super) fn continue_with(&mut self, understudy: Option<MapData>) -> Result<()> {
-        let typed = |map| PerCpuArray::try_from(Map::from_map_data(map)?);
-        self.understudy_entries = understudy.map(typed).transpose()?;
-        Ok(())
-    }
-
-    /// Adds the understudy's tables, if they have not been added yet.
-    pub(super) fn add_understudy_table(&mut self) -> Result<()> {
-        if self.understudy_entries.is_some() {
-            return Ok(());
+    /// Uses the tables that another process has added: those of the other banks, and the understudy's.
+    pub(super) fn continue_with(&mut self, added: [Vec<MapData>; 2]) -> Result<()> {
+        for (tables, added) in self.banks.iter_mut().zip(added) {
+            for table in added {
+                ensure_shape(&table, self.shape)?;
+                tables.push(table);
+            }
         }
-        let entries: PerCpuArray<_, EntryValue> = PerCpuArray::create(self.tables.places(), 0)
-            .context("cannot create the understudy's workload tables")?;
-        self.understudy.set(0, entries.map(), 0).context("cannot add workload tables to the understudy")?;
-        self.understudy_entries = Some(entries);
         Ok(())
     }
 
-    /// The understudy's tables, if they have been added.
-    pub(super) fn understudy_table(&self) -> Option<BorrowedFd<'_>> {
-        self.understudy_entries.as_ref().map(|entries| entries.map().fd().as_fd())
+    /// Creates the missing tables of a program in these banks, and adds them to the probe.
+    fn provide(&mut self, program: usize, banks: &[Bank]) -> Result<()> {
+        for bank in &banks[self.banks[program].len()..] {
+            let table = counter_array::create(self.shape, bank.node)?;
+            let index = self.banks[program].len() as u32;
+            self.outer[program].set(index, &table, 0).context("cannot add workload tables to the probe")?;
+            self.banks[program].push(table);
+        }
+        Ok(())
+    }
+
+    /// Creates the missing tables in these banks, for the understudy too if it has any.
+    pub(super) fn provide_banks(&mut self, banks: &[Bank]) -> Result<()> {
+        self.provide(0, banks)?;
+        if self.banks[1].is_empty() { Ok(()) } else { self.provide(1, banks) }
+    }
+
+    /// Creates the understudy's missing tables.
+    pub(super) fn add_understudy_tables(&mut self, banks: &[Bank]) -> Result<()> {
+        self.provide(1, banks)
+    }
+
+    /// The tables of the first program and of the understudy that were added, with the numbers of their banks.
+    pub(super) fn added_tables(&self) -> [Vec<(u32, BorrowedFd<'_>)>; 2] {
+        let [first, understudy] = self.banks.each_ref();
+        [numbered(first, 1), numbered(understudy, 0)]
     }
 
     /// Number of slots that are counted by workload. Series in later slots are not.
@@ -213,11 +230,10 @@ impl WorkloadMaps {
         self.tables.slots
     }
 
-    /// Kernel memory of the tables over all CPUs and both programs, in bytes.
+    /// Kernel memory of the tables in all banks and for both programs, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let programs = 1 + u64::from(self.understudy_entries.is_some());
-        programs * bytes(self.tables, self.cpus.get() as u64)
+        self.banks.iter().flatten().count() as u64 * self.shape.bytes()
     }
 
     /// Whether all counts from before the current epoch have been taken.
@@ -270,8 +286,14 @@ impl WorkloadMaps {
         let mut read = EpochCounts::new();
         let used = self.used_buffer.0.iter().take(self.tables.places() as usize);
         for (place, _) in (0..).zip(used).filter(|&(_, &used)| used == epoch as u32) {
-            for entries in iter::once(&self.entries).chain(&self.understudy_entries) {
-                self.cpus.read(entries, place, &mut self.buffer).context("cannot read a workload")?;
+            for table in self.banks.iter().flatten() {
+                self.buffer.clear();
+                self.buffer.reserve(self.shape.rows as usize);
+                // SAFETY: a value has this number of rows, and the buffer has room for them.
+                unsafe { sys::read_entry(table, place, self.buffer.as_mut_ptr()) }
+                    .context("cannot read a workload")?;
+                // SAFETY: the kernel has written this many entries, each of which is plain integers.
+                unsafe { self.buffer.set_len(self.shape.rows as usize) };
                 for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
                     let key = (Cell::from_bits(entry.series).key(), entry.workload);
                     read.entry(key).or_insert(Entry::ZERO).merge(entry);
@@ -321,6 +343,11 @@ impl WorkloadMaps {
     }
 }
 
+/// The tables from this bank on, with the numbers of their banks.
+fn numbered(tables: &[MapData], first: usize) -> Vec<(u32, BorrowedFd<'_>)> {
+    (0..).zip(tables.iter().map(|table| table.fd().as_fd())).skip(first).collect()
+}
+
 /// Whether a cgroup still exists.
 pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
     let result = programs::run(programs.cgroup_exists.as_ref(), &[cgroup.css, workload])
@@ -345,6 +372,7 @@ mod tests {
     use biolat_common::workload::{LEVELS, MAX_PLACES, NAME_BYTES};
 
     use super::{path, tables, workload_bytes};
+    use crate::Room;
 
     fn names(names: &[&str]) -> [[u8; NAME_BYTES]; LEVELS] {
         let mut bytes = [[0; NAME_BYTES]; LEVELS];
@@ -374,7 +402,8 @@ mod tests {
             (384, 4096, 64 << 20, 133),
         ] {
             let tables = tables(256, slots, cpus);
-            assert!(workload_bytes(256, slots, cpus) <= most, "{cpus} CPUs: {tables:?}");
+            let room = Room { banks: 1, rows: cpus as u32, first_rows: 0, by_node: false };
+            assert!(workload_bytes(256, slots, room) <= most, "{cpus} CPUs: {tables:?}");
             assert_eq!(tables.hashes, hashes, "{cpus} CPUs: {tables:?}");
             assert!(2 * tables.entries() <= MAX_PLACES);
         }

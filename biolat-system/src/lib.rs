@@ -5,6 +5,7 @@
 
 pub mod c_library;
 pub mod clock;
+pub mod cpus;
 pub mod host;
 pub mod log_lines;
 pub mod passed_fds;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 
 use crate::host::{self, Requirement};
-use Machine::{ManyCpus, MostCpus, Standard};
+use Machine::{ManyCpus, SparseCpus, Standard};
 
 /// An emulated machine. `vm/machine.rs` defines its CPUs and drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(crate) enum Machine {
     Standard,
     /// As many possible CPUs as a large server has. Two of them are present.
     ManyCpus,
-    /// More possible CPUs than any server has.
-    MostCpus,
+    /// Four online CPUs of many possible ones, like a typical virtual server, on two NUMA nodes.
+    SparseCpus,
     /// A virtual server that boots from its only drive. It runs no suite.
     Server,
 }
@@ -167,8 +167,9 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "workloads", on_host: true, needs: &[EXT4, XFS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "soak_restarts", on_host: true, needs: &[BPFTOOL], guests: &[] },
+    Suite { name: "cpu_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
-    Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
+    Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[SparseCpus] },
 ];
 
 /// Suites that guests run only on the newest kernel, unless all are requested. Either their result does not depend on the kernel,

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use biolat_collect::cpus::CpuNodes;
 use biolat_model::{saturating::sum, text::format};
+use biolat_system::cpus::CpuNodes;
 use biolat_system::terminal::wrapped;
 
 use super::{INDENT, TextStyle, full_device_name};

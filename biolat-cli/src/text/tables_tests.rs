@@ -1,7 +1,7 @@
 //! The tables by size and by CPU.
 
-use biolat_collect::cpus::CpuNodes;
 use biolat_model::snapshot::{DeviceView, SeriesView};
+use biolat_system::cpus::CpuNodes;
 use biolat_system::terminal::Terminal;
 use biolat_testing::samples;
 

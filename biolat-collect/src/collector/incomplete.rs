@@ -1,5 +1,5 @@
-//! Decides which I/Os of a reading to count. The kernel copies a CPU's counters while the probe may be writing them, so an I/O
-//! that completes during the copy can be in some counters and not yet in others. Such an I/O is left for the next reading, so
+//! Decides which I/Os of a reading to count. The probe may be writing the counters that are being read, so an I/O that
+//! completes meanwhile can be in some counters and not yet in others. Such an I/O is left for the next reading, so
 //! counts that must be equal always are.
 
 use biolat_common::{

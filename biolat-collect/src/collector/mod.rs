@@ -35,15 +35,13 @@ use biolat_common::{lost::TAG_WAITS, series::Key};
 use biolat_model::snapshot::{Health, ProbeRuns, Snapshot, WorkloadView};
 use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps, abilities::Ability};
 use biolat_system::{
+    cpus::{CpuNodes, online_cpus},
     host::Host,
     process,
     rights::{self, Role},
 };
 
-use crate::{
-    cpus::{CpuNodes, online_cpus},
-    device::diskstats::DiskStats,
-};
+use crate::device::diskstats::DiskStats;
 use devices::Devices;
 use inflight::Surveys;
 use keep::{Keep, KeptParts};
@@ -73,6 +71,8 @@ pub struct Collector {
     devices: Devices,
     sysfs: SysfsThread,
     cpu_nodes: CpuNodes,
+    /// Whether some online CPUs have no counters.
+    lacks_cpus: bool,
     store: SeriesStore,
     slots: SlotSupply,
     workloads: Workloads,
@@ -121,6 +121,7 @@ impl Collector {
         if self.devices.is_scan_due() {
             self.rescan()?;
         }
+        self.provide_cpus();
         // Read before the counters, so the counters include every I/O in the log.
         self.read_slow_records();
         let diskstats = self.devices.read_diskstats(&mut self.sysfs);
@@ -186,6 +187,29 @@ impl Collector {
             log::debug!("cannot release slots, trying again with the next collection: {error:#}");
         }
         create_foreseen(&mut self.store, &mut self.probe.maps, &self.devices);
+    }
+
+    /// Gives counters to CPUs that have come online, once they are kept for the next daemon. If that fails, the completions on these
+    /// CPUs are counted as lost, and the next collection tries again.
+    fn provide_cpus(&mut self) {
+        match self.try_provide_cpus() {
+            Ok(()) => self.lacks_cpus = false,
+            Err(error) if !std::mem::replace(&mut self.lacks_cpus, true) => log::error!(
+                "cannot create counters for CPUs that came online: {error:#}; their completions are counted as lost (no_room)"
+            ),
+            Err(_) => {}
+        }
+    }
+
+    fn try_provide_cpus(&mut self) -> Result<()> {
+        if self.probe.add_cpus(&self.host.sysfs)? {
+            if let Some(keep) = &mut self.keep {
+                keep.store_arrays(&self.probe)?;
+            }
+            self.probe.activate_cpus()?;
+            self.cpu_nodes = CpuNodes::read(&self.host.sysfs);
+        }
+        Ok(())
     }
 
     /// Makes slots whose quarantine is over available again.
@@ -303,7 +327,7 @@ impl Collector {
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),
-            online_cpus: online_cpus(&self.host.sysfs),
+            online_cpus: online_cpus(&self.host.sysfs).map(|cpus| cpus.len()),
             ..Snapshot::default()
         }
     }

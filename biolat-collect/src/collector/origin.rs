@@ -11,9 +11,9 @@ use biolat_model::{
     epoch::time,
 };
 use biolat_probe::{
-    LACKS_VOLUMES, Options, Probe, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on,
+    LACKS_VOLUMES, Options, Plan, Probe, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on,
 };
-use biolat_system::host::Host;
+use biolat_system::{cpus::CpuNodes, host::Host};
 
 use super::{
     Collector,
@@ -31,10 +31,7 @@ use super::{
     volumes::{MeasureVolumes, Volumes},
     workloads::Workloads,
 };
-use crate::{
-    cpus::CpuNodes,
-    device::{IdKind, scan_with_stacks},
-};
+use crate::device::{IdKind, scan_with_stacks};
 
 impl Collector {
     /// Attaches the probe. Scans the devices first, because reading the identity of some drives causes an I/O.
@@ -62,7 +59,8 @@ pub(super) fn begin(
     let found = scan_with_stacks(&host, IdKind::of(&kernel.layout), |_| None)?;
     let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
     let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-    let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
+    let room = Plan::of_host(&host.sysfs)?.room();
+    let slots = slots_at_start(shown, slot_bytes(options.sizes, room));
     let Some(kept) = kept else {
         let probe = Probe::attach(kernel, &host, slots, &options)?;
         return Collector::new(host, selection, found, probe);
@@ -73,7 +71,7 @@ pub(super) fn begin(
     let mut last = None;
     if let Some(predecessor) = predecessor {
         let id = predecessor.id;
-        let is_same = predecessor.state.probe == identity(&kernel, predecessor.state.slots, &options)?;
+        let is_same = predecessor.state.probe == identity(&kernel, predecessor.state.dimensions(), &options)?;
         let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
         let kept = (predecessor, Arc::clone(&store));
         match take_over(host, selection, &kernel, &options, &boot, kept, found) {
@@ -91,7 +89,7 @@ pub(super) fn begin(
     let slots = last.as_ref().map_or(slots, |last| last.probe.maps.slots());
     let mut map_fds = Vec::new();
     let mut probe = Probe::load(kernel.clone(), &host, slots, &options, Some(&mut map_fds))?;
-    let identity = identity(&kernel, probe.first_slots(), &options)?;
+    let identity = identity(&kernel, probe.dimensions(), &options)?;
     // Done before the previous probe is detached: if this one cannot be kept, the previous one keeps counting for the next
     // daemon.
     let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
@@ -143,7 +141,8 @@ fn take_over(
     ensure_continuable(old, new)?;
     let fds = std::mem::take(&mut predecessor.fds);
     let options = Options { workloads: state.workloads_limit, ..*options };
-    let mut probe = Probe::take_over(kernel.clone(), fds, state.slots, &options, state.taken_epoch)?;
+    let dimensions = state.dimensions();
+    let mut probe = Probe::take_over(kernel.clone(), &host, fds, dimensions, &options, state.taken_epoch)?;
     let all_slots = probe.maps.slots();
     let (series, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
     let mut collector = without_devices(host, selection, probe, time(state.started))?;
@@ -151,7 +150,7 @@ fn take_over(
     continue_from(&mut collector, state).context("its state was not written by biolat")?;
     collector.devices.add_ended(&ended);
     // Set before anything changes, so every new map is kept.
-    collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe));
+    collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe)?);
     add_initial_devices(&mut collector, found)?;
     Ok(collector)
 }
@@ -194,6 +193,7 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
         devices: Devices::new(host.clone(), selection, IdKind::of(&probe.kernel.layout)),
         sysfs: SysfsThread::start()?,
         cpu_nodes: CpuNodes::read(&host.sysfs),
+        lacks_cpus: false,
         store: SeriesStore::default(),
         slots: SlotSupply::default(),
         workloads: Workloads::new(started, &probe),

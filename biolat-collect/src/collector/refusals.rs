@@ -73,7 +73,7 @@ impl Collector {
     fn try_attach_understudy(&mut self) -> Result<bool> {
         self.probe.add_understudy_counters()?;
         if let Some(keep) = &mut self.keep {
-            keep.store_chunks(&self.probe)?;
+            keep.store_arrays(&self.probe)?;
         }
         let is_attached = self.probe.attach_understudy()?;
         if let (true, Some(keep)) = (is_attached, &self.keep) {

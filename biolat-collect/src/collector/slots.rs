@@ -76,7 +76,7 @@ impl SlotSupply {
         for key in std::mem::take(&mut self.no_room) {
             match devices.get(key.device()) {
                 Some(known) if self.logged_no_room.insert(key) => log::warn!(
-                    "no free slot for {} on {}: its completions so far are counted as lost (no_room)",
+                    "no room to count {} on {}: its completions so far are counted as lost (no_room)",
                     kernel.op_name(key.op()),
                     known.device.name
                 ),

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use biolat_model::snapshot::CpuSpread;
-
-use crate::cpus::CpuNodes;
+use biolat_system::cpus::CpuNodes;
 
 /// Time after which a completion weighs half as much.
 const HALF_LIFE: Duration = Duration::from_secs(60);
@@ -61,7 +60,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Spread;
-    use crate::cpus::CpuNodes;
+    use biolat_system::cpus::CpuNodes;
 
     #[test]
     fn computes_shares_of_recent_completions() {

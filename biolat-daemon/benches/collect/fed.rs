@@ -1,42 +1,37 @@
-//! A simulated machine with any number of CPUs, for the part of a collection whose time depends on that number. Counters are read
-//! from the kernel with the same call, and summed and widened by the same code. They are in a plain array whose values are as
-//! large as those in a per-CPU array: the kernel copies such a value in one piece instead of CPU by CPU, but copies just as much.
+//! A simulated machine with any number of CPUs, for the part of a collection whose time depends on that number: counters are read,
+//! summed and widened by the same code as a probe's.
 
-use anyhow::{Context as _, Result};
-use aya::maps::{Array, MapData};
+use anyhow::Result;
 use biolat_collect::collector::totals::Totals;
 use biolat_common::size::Counters;
 use biolat_model::snapshot::SeriesView;
-use biolat_probe::{CountersValue, SlotBuffer, SlotReading};
+use biolat_probe::{SimulatedSeries, SlotReading};
 
-pub(crate) struct Machine<const CPUS: usize> {
-    map: Array<MapData, [CountersValue; CPUS]>,
-    buffer: SlotBuffer<CountersValue>,
+pub(crate) struct Machine {
+    cpus: u32,
+    counters: SimulatedSeries,
     totals: Vec<Totals>,
 }
 
-impl<const CPUS: usize> Machine<CPUS> {
-    pub(crate) fn new(series: u32) -> Result<Self> {
-        let mut map = Array::create(series, 0).context("cannot make a map")?;
-        let value = Box::new([CountersValue::from(busy()); CPUS]);
-        for index in 0..series {
-            map.set(index, value.as_ref(), 0).context("cannot fill a map")?;
-        }
+impl Machine {
+    pub(crate) fn new(series: u32, cpus: u32) -> Result<Self> {
+        let counters = SimulatedSeries::new(series, cpus, &busy())?;
         let totals = (0..series).map(|_| Totals::from_baseline(0, SlotReading::ZERO)).collect();
-        Ok(Self { map, buffer: SlotBuffer::default(), totals })
+        Ok(Self { cpus, counters, totals })
     }
 
     /// Bytes of counters that a collection reads.
     pub(crate) fn bytes(&self) -> usize {
-        self.totals.len() * CPUS * size_of::<Counters>()
+        self.totals.len() * self.cpus as usize * size_of::<Counters>()
     }
 
     /// The part of a collection from reading the counters to building the exposed series.
-    pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
-        for (index, totals) in (0..).zip(&mut self.totals) {
-            totals.add(self.buffer.read_plain(&self.map, index)?, None);
+    /// With `busy`, all counters have changed since the last collection, otherwise none.
+    pub(crate) fn collect(&mut self, busy: bool) -> Vec<SeriesView> {
+        for (series, totals) in (0..).zip(&mut self.totals) {
+            totals.add(self.counters.read(series, busy), None);
         }
-        Ok(self.totals.iter().map(|totals| totals.view("read".to_owned(), true, true)).collect())
+        self.totals.iter().map(|totals| totals.view("read".to_owned(), true, true)).collect()
     }
 }
 

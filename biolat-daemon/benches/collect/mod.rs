@@ -4,12 +4,13 @@
 mod disks;
 mod fed;
 
-use std::{ffi::OsString, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
 use biolat_collect::collector::Collector;
 use biolat_common::size::Counters;
 use biolat_model::device::Selection;
+use biolat_probe::Plan;
 use biolat_system::host::Host;
 use clap::Parser;
 use serde_json::{Value, json};
@@ -46,8 +47,9 @@ fn run(options: &Options) -> Result<()> {
     for devices in [1, 4] {
         rows.push(whole_collection(devices)?);
     }
-    rows.extend([fed_collection::<2>(4)?, fed_collection::<2>(21)?, fed_collection::<16>(4)?]);
-    rows.extend([fed_collection::<64>(21)?, fed_collection::<128>(21)?, fed_collection::<384>(21)?]);
+    rows.extend([fed_collection(2, 4)?, fed_collection(2, 21)?, fed_collection(16, 4)?]);
+    rows.extend([fed_collection(64, 21)?, fed_collection(128, 21)?, fed_collection(384, 21)?]);
+    rows.push(idle_collection(384, 21)?);
     if options.usual.json {
         println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
     } else {
@@ -81,7 +83,8 @@ fn whole_collection(devices: usize) -> Result<Row> {
     collector.collect()?;
     let mut failure = None;
     let cost = Cost::of(500, || collector.collect().map_err(|error| failure = Some(error)));
-    let slot_bytes = biolat_probe::slot_bytes(true)? as usize;
+    let room = Plan::of_host(Path::new("/sys"))?.room();
+    let slot_bytes = biolat_probe::slot_bytes(true, room) as usize;
     let (cpus, bytes) = (slot_bytes / size_of::<Counters>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),
@@ -90,14 +93,21 @@ fn whole_collection(devices: usize) -> Result<Row> {
 }
 
 /// Simulates a read and a write series per device.
-fn fed_collection<const CPUS: usize>(devices: usize) -> Result<Row> {
-    let mut machine = fed::Machine::<CPUS>::new(2 * devices as u32)?;
-    let mut failure = None;
-    let cost = Cost::of(50, || machine.collect().map_err(|error| failure = Some(error)));
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(Row { what: "counters only", cpus: CPUS, devices, bytes: machine.bytes(), cost }),
+fn fed_collection(cpus: u32, devices: usize) -> Result<Row> {
+    let mut machine = fed::Machine::new(2 * devices as u32, cpus)?;
+    let cost = Cost::of(50, || machine.collect(true));
+    Ok(Row { what: "counters only", cpus: cpus as usize, devices, bytes: machine.bytes(), cost })
+}
+
+/// The same without I/O since the last collection.
+fn idle_collection(cpus: u32, devices: usize) -> Result<Row> {
+    let mut machine = fed::Machine::new(2 * devices as u32, cpus)?;
+    // Until the counters have settled.
+    for _ in 0..4 {
+        machine.collect(false);
     }
+    let cost = Cost::of(50, || machine.collect(false));
+    Ok(Row { what: "idle counters", cpus: cpus as usize, devices, bytes: machine.bytes(), cost })
 }
 
 impl Row {

@@ -8,7 +8,7 @@ use biolat_model::text::format::mib;
 use super::finding::Finding;
 
 /// Approximate size of the maps other than counters and `MARKS`.
-const OTHER_MAPS: u64 = 512 << 10;
+const OTHER_MAPS: u64 = 1 << 20;
 /// The daemon's peak memory at startup, as a multiple of the kernel's BTF size.
 const BTF_TIMES: u64 = 5;
 /// Headroom below a limit.
@@ -20,8 +20,10 @@ const DAEMON: u64 = 6 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapSize {
     pub(super) slots: u32,
+    /// Number of CPUs with counters.
     pub(super) cpus: u64,
-    /// Size of one slot across all CPUs.
+    pub(super) possible_cpus: u64,
+    /// Size of one slot on these CPUs.
     pub(super) slot_bytes: u64,
     /// Size of the workload tables.
     pub(super) workload_bytes: u64,
@@ -45,7 +47,7 @@ impl MapSize {
 
     /// Size of the maps that hold no counters.
     fn other_bytes(&self) -> u64 {
-        let marks = u64::from(mark::lines(self.cpus as u32)) * size_of::<Mark>() as u64;
+        let marks = u64::from(mark::lines(self.possible_cpus as u32)) * size_of::<Mark>() as u64;
         OTHER_MAPS + if self.has_understudy { marks } else { 0 }
     }
 
@@ -59,7 +61,7 @@ impl MapSize {
 pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
-    let MapSize { slots, cpus, slot_bytes, workload_bytes, volume_bytes, has_understudy } = map_size;
+    let MapSize { slots, cpus, slot_bytes, workload_bytes, volume_bytes, has_understudy, .. } = map_size;
     let bytes = map_size.max_bytes();
     let counters = map_size.bytes() - workload_bytes - volume_bytes;
     let of = |bytes: u64, what: &str| {
@@ -68,7 +70,7 @@ pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     };
     let (workloads, volumes) = (of(workload_bytes, "workloads"), of(volume_bytes, "volumes"));
     let text = format!(
-        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}{volumes}{}",
+        "{} of counters: {slots} series x {cpus} CPUs x {} bytes{workloads}{volumes}{}",
         mib(counters),
         slot_bytes / cpus.max(1),
         if has_understudy { "; twice as much once the second program is attached" } else { "" }
@@ -76,7 +78,7 @@ pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     match available {
         Some(available) if bytes > available => {
             Finding::fail(ID, SUBJECT, format!("{text}, but only {} are available", mib(available)))
-                .step("exclude devices with --device-exclude, or boot the kernel with possible_cpus=")
+                .step("exclude devices with --device-exclude")
         }
         Some(available) if bytes > available / 20 => {
             Finding::note(ID, SUBJECT, format!("{text}, of {} available", mib(available)))
@@ -172,6 +174,7 @@ mod tests {
     const WIDE: MapSize = MapSize {
         slots: 48,
         cpus: 384,
+        possible_cpus: 384,
         slot_bytes: 384 * 5888,
         workload_bytes: 0,
         volume_bytes: 0,
@@ -180,6 +183,7 @@ mod tests {
     const SMALL: MapSize = MapSize {
         slots: 68,
         cpus: 2,
+        possible_cpus: 2,
         slot_bytes: 6400,
         workload_bytes: 0,
         volume_bytes: 0,
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn compares_counters_with_available_memory() {
         let finding = counters(WIDE, None);
-        assert_eq!(finding.text, "103.5 MiB of counters: 48 series x 384 possible CPUs x 5888 bytes");
+        assert_eq!(finding.text, "103.5 MiB of counters: 48 series x 384 CPUs x 5888 bytes");
         for (available, verdict) in [(3000 * MIB, Fine), (1000 * MIB, Note), (100 * MIB, Fail)] {
             let finding = counters(WIDE, Some(available));
             assert_eq!((finding.id, finding.verdict), ("memory.counters", verdict));
@@ -252,7 +256,7 @@ mod tests {
     fn compares_maps_with_locked_memory() {
         assert_eq!(locked(64 << 10, true, SMALL).verdict, Fine);
         assert_eq!(locked(libc::RLIM_INFINITY, false, SMALL).text, "no limit");
-        assert_eq!(locked(MIB, false, SMALL).verdict, Fine);
+        assert_eq!(locked(2 * MIB, false, SMALL).verdict, Fine);
         let finding = locked(64 << 10, false, SMALL);
         assert_eq!((finding.id, finding.verdict), ("memory.locked", Fail));
         assert!(format!("{:?}", finding.fix).contains("ulimit -l unlimited"), "{finding:?}");

@@ -25,7 +25,7 @@ use std::{
     fs,
     io::{self, Write as _},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -36,6 +36,7 @@ use biolat_collect::{
 };
 use biolat_model::{device::Selection, interval};
 use biolat_probe::{
+    Plan,
     abilities::{Abilities, Ability},
     in_whole_chunks, slot_bytes,
 };
@@ -205,8 +206,13 @@ impl Subjects {
         let found_volumes =
             scan_volumes(&self.host, ids).map(|found| self.volumes.shown(&self.selection, found));
         let volumes = found_volumes.as_ref().map_or(0, Vec::len);
-        let map_size =
-            map_size(devices.shown, volumes, &self.probe, has(Ability::RecursionGuard) == Some(true))?;
+        let map_size = map_size(
+            &self.host.sysfs,
+            devices.shown,
+            volumes,
+            &self.probe,
+            has(Ability::RecursionGuard) == Some(true),
+        )?;
         let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, btf_bytes)| *btf_bytes));
 
         let rights = rights::capabilities(&process, &program());
@@ -279,20 +285,23 @@ impl Subjects {
 
 /// Returns the size of the probe's maps at startup, with this number of devices and volumes.
 fn map_size(
+    sysfs: &Path,
     devices: usize,
     volumes: usize,
     options: &biolat_probe::Options,
     has_understudy: bool,
 ) -> Result<MapSize> {
-    let slot_bytes = slot_bytes(options.sizes)?;
+    let room = Plan::of_host(sysfs)?.room();
+    let slot_bytes = slot_bytes(options.sizes, room);
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
-    let cpus = biolat_probe::possible_cpus()?;
+    let possible_cpus = biolat_probe::possible_cpus()?;
     Ok(MapSize {
         slots,
-        cpus,
+        cpus: room.cpus(),
+        possible_cpus,
         slot_bytes,
-        volume_bytes: volumes as u64 * biolat_probe::volume_bytes(cpus),
-        workload_bytes: biolat_probe::workload_bytes(options.workloads, slots, cpus),
+        volume_bytes: volumes as u64 * biolat_probe::volume_bytes(possible_cpus),
+        workload_bytes: biolat_probe::workload_bytes(options.workloads, slots, room),
         has_understudy,
     })
 }

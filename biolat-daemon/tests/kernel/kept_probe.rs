@@ -305,7 +305,7 @@ fn set_later_format(state: &File) {
         let mut copy = vec![0; u64::from_le_bytes(header[24..].try_into().unwrap()) as usize];
         state.read_exact_at(&mut copy, place + HEADER).unwrap();
         // The first field is the format version.
-        assert_eq!(copy[..2], [8, 1]);
+        assert_eq!(copy[..2], [8, 2]);
         copy[1] = 99;
         let mut checksum = flate2::Crc::new();
         checksum.update(&header[12..]);

@@ -129,7 +129,7 @@ fn check_new_programs<T>(label: &str, least: usize, load: impl FnOnce() -> T) {
     }
     assert!(new.len() >= least, "{label}: {} programs", new.len());
     // Older verifiers find fewer states to be equivalent.
-    let limit = if kernel::has(Ability::ShortVerification) { 20_000 } else { 30_000 };
+    let limit = if kernel::has(Ability::ShortVerification) { 20_000 } else { 35_000 };
     assert!(new.iter().all(|program| walked(program) < limit), "{label}");
 }
 

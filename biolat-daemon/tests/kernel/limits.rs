@@ -184,11 +184,11 @@ fn slow_readers_stay_within_memory_limit() {
 fn idle_clients_leave_descriptors_for_collections() {
     let mut command = Command::new("sh");
     command
-        .args(["-c", "ulimit -n 48; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms --loop"])
+        .args(["-c", "ulimit -n 64; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms --loop"])
         .arg(program());
     let daemon = Daemon::start_command(&mut command);
     let limit = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
-    assert!(limit.lines().any(|line| line.starts_with("Max open files") && line.contains(" 48 ")), "{limit}");
+    assert!(limit.lines().any(|line| line.starts_with("Max open files") && line.contains(" 64 ")), "{limit}");
     let _idle: Vec<_> = (0..30).map(|_| TcpStream::connect(daemon.address).unwrap()).collect();
     let device = LoopDevice::attach("few", true);
     Target::open(&device.path()).read(10);

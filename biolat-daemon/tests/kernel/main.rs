@@ -9,6 +9,7 @@ mod buckets;
 mod check;
 mod completions_alert;
 mod counts;
+mod cpu_hotplug;
 mod dashboards;
 mod device_churn;
 mod disk;

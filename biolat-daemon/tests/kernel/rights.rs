@@ -168,3 +168,25 @@ fn names_missing_capabilities() {
         assert!(printed.contains(expected), "{printed}");
     }
 }
+
+/// No thread can write the counters, or make their memory writable: the kernel has taken away that permission for good.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn counters_are_mapped_read_only() {
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    let text = fs::read_to_string(format!("/proc/{}/smaps", daemon.pid())).unwrap();
+    // A mapping's first line ends with its file, and a later one lists its flags.
+    let (mut is_map, mut found) = (false, Vec::new());
+    for line in text.lines() {
+        if line.contains("anon_inode:") {
+            is_map = line.ends_with("bpf-map");
+        } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_map) {
+            found.push(flags.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+            is_map = false;
+        }
+    }
+    let may_write = |flags: &&Vec<String>| flags.iter().any(|flag| flag == "mw");
+    // The rings of events, slow I/Os and messages have a page for the position of their reader.
+    assert_eq!(found.iter().filter(may_write).count(), 3, "{found:?}");
+    assert!(found.len() > 6, "the rings' other pages and the counters: {found:?}");
+}

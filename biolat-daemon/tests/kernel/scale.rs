@@ -1,12 +1,13 @@
 //! A large server: 384 CPUs and 21 drives, and a drive with a hundred thousand requests.
 
 use std::{
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use biolat_common::inflight::SLOTS_PER_RUN;
-use biolat_probe::{DEFAULT_WORKLOADS, workload_bytes};
+use biolat_probe::{DEFAULT_WORKLOADS, Plan, workload_bytes};
 
 use crate::support::{
     block,
@@ -17,7 +18,7 @@ use crate::support::{
     http,
     inflight::Shown,
     load::{StopFlag, Target},
-    machine::{MIB, PER_CPU_ARRAY, ThreadCpuTime, map_memory, possible_cpus, slot_bytes, slots},
+    machine::{MIB, ThreadCpuTime, counter_memory, possible_cpus, slot_bytes, slots},
     null_blk::NullBlk,
 };
 
@@ -59,9 +60,10 @@ pub(crate) fn check_reads_and_writes(cpus: u64, drives: u64, counters: u64) {
     }
 
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
-    let of_workloads = workload_bytes(DEFAULT_WORKLOADS, slots(series) as u32, cpus);
+    let room = Plan::of_host(Path::new("/sys")).unwrap().room();
+    let of_workloads = workload_bytes(DEFAULT_WORKLOADS, slots(series) as u32, room);
     assert_eq!(bytes, slot_bytes(slots(series)) + of_workloads);
-    let in_kernel = map_memory(daemon.pid(), PER_CPU_ARRAY);
+    let in_kernel = counter_memory(daemon.pid());
     println!(
         "maps: {:.2} MiB by the formula, {:.2} MiB as accounted by the kernel",
         bytes as f64 / MIB,

@@ -7,21 +7,21 @@ use crate::support::{
     diskstats::{READ, Stat, WRITE},
     figures::Figures,
     load::{self, Target},
-    machine::{MIB, PER_CPU_ARRAY, Resources, map_memory, possible_cpus, slots},
+    machine::{MIB, Resources, counter_memory, online_cpus, slots},
     null_blk::NullBlk,
 };
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn four_devices_use_little_memory() {
-    assert_eq!(possible_cpus(), 2);
+    assert_eq!(online_cpus(), 2);
     let disks: Vec<_> = (0..4).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
     let daemon = Daemon::of("nullb.*");
     disks.iter().for_each(|disk| load::mixed(&disk.path()));
     let figures = daemon.fresh();
     let resident = figures.value("process_resident_memory_bytes", &[]);
-    let maps = map_memory(daemon.pid(), PER_CPU_ARRAY) as f64;
-    println!("RSS {:.1} MiB, per-CPU maps {:.2} MiB", resident / MIB, maps / MIB);
+    let maps = counter_memory(daemon.pid()) as f64;
+    println!("RSS {:.1} MiB, counters {:.2} MiB", resident / MIB, maps / MIB);
     assert!(resident <= 16.0 * MIB, "RSS {resident}");
     // The counters plus the workloads.
     assert!(maps <= (1.5 + 2.75) * MIB, "maps {maps}");
@@ -102,7 +102,7 @@ fn completions_without_slot_are_lost() {
     });
     assert!(lost > 0 && of_the_last.any(|sum| sum == lost), "{lost} lost of {accounted:?}");
     let logged = |name: &str| {
-        let line = format!("no free slot for read on {name}:");
+        let line = format!("no room to count read on {name}:");
         daemon.log().iter().filter(|found| found.contains(&line)).count()
     };
     let reported: usize = disks.iter().map(|disk| logged(&disk.name)).sum();

@@ -19,7 +19,7 @@ use crate::{
         http,
         load::{StopFlag, Target, keep_busy},
         loop_device::LoopDevice,
-        machine::{PER_CPU_ARRAY, map_memory},
+        machine::counter_memory,
         mount::Mount,
         settled::{compare, settled},
     },
@@ -378,7 +378,7 @@ fn stalled_time_includes_wait_for_io_max() {
 fn disabled_workloads_take_no_memory() {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
-    let memory = |daemon: &Daemon| map_memory(daemon.pid(), PER_CPU_ARRAY);
+    let memory = |daemon: &Daemon| counter_memory(daemon.pid());
     let with = memory(&Daemon::of(name));
     let daemon = Daemon::start(&["--interval", "200ms", "--device", name, "--workloads", "off"]);
     let before = settled(&daemon, name);

@@ -20,13 +20,13 @@ pub(crate) const DRIVE: &str = "root";
 
 impl Machine {
     /// Machines that kernel tests run on.
-    pub(crate) const ALL: [Self; 3] = [Self::Standard, Self::ManyCpus, Self::MostCpus];
+    pub(crate) const ALL: [Self; 3] = [Self::Standard, Self::ManyCpus, Self::SparseCpus];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
             Self::ManyCpus => "many-cpus",
-            Self::MostCpus => "most-cpus",
+            Self::SparseCpus => "sparse-cpus",
             Self::Server => "server",
         }
     }
@@ -41,9 +41,14 @@ impl Machine {
     fn possible_cpus(self) -> Option<u32> {
         match self {
             Self::ManyCpus => Some(384),
-            Self::MostCpus => Some(1024),
+            Self::SparseCpus => Some(128),
             Self::Standard | Self::Server => None,
         }
+    }
+
+    /// Returns the number of CPUs that are present.
+    fn present_cpus(self) -> u32 {
+        if self == Self::SparseCpus { 4 } else { 2 }
     }
 
     /// Returns an emulator for this machine with CPUs of an architecture.
@@ -55,11 +60,19 @@ impl Machine {
     }
 
     fn add_cpus(self, command: &mut Command, platform: &Platform) {
-        let Some(cpus) = self.possible_cpus() else {
-            command.args(["-smp", "2", "-cpu", platform.cpu]);
+        let present = self.present_cpus();
+        let Some(possible) = self.possible_cpus() else {
+            command.args(["-smp", &present.to_string(), "-cpu", platform.cpu]);
             return;
         };
-        command.arg("-smp").arg(format!("2,maxcpus={cpus}"));
+        command.arg("-smp").arg(format!("{present},maxcpus={possible}"));
+        if self == Self::SparseCpus {
+            // Two NUMA nodes, with two CPUs that are present each.
+            for (node, cpus) in ["0-1".to_owned(), format!("2-{}", possible - 1)].iter().enumerate() {
+                command.arg("-object").arg(format!("memory-backend-ram,id=memory{node},size=1536M"));
+                command.arg("-numa").arg(format!("node,nodeid={node},cpus={cpus},memdev=memory{node}"));
+            }
+        }
         // Linux considers absent CPUs possible only on a hypervisor that it knows. Pretend to be VMware, which Linux recognizes
         // even on a CPU without the hypervisor flag, by the machine's serial number and the I/O port that QEMU emulates.
         //
@@ -73,14 +86,14 @@ impl Machine {
         match self {
             // A test needs fixed kernel addresses.
             Self::Standard => " nokaslr",
-            Self::ManyCpus | Self::MostCpus | Self::Server => "",
+            Self::ManyCpus | Self::SparseCpus | Self::Server => "",
         }
     }
 
     /// Returns the emulator's devices and the drives behind them.
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            Self::ManyCpus | Self::MostCpus => (&[], &[]),
+            Self::ManyCpus | Self::SparseCpus => (&[], &[]),
             Self::Server => (&["virtio-blk-pci,drive=root"], &[DRIVE]),
             Self::Standard => (
                 &[

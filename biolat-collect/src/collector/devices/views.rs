@@ -3,12 +3,12 @@
 use biolat_common::series::Key;
 use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
 use biolat_probe::{Probe, abilities::Ability};
+use biolat_system::cpus::CpuNodes;
 
 use super::{
     super::{series_store::SeriesStore, totals::Totals, workloads::WorkloadStore},
     Devices, KnownDevice,
 };
-use crate::cpus::CpuNodes;
 
 impl Devices {
     /// Returns the shown devices, ordered by name.

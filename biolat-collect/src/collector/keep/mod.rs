@@ -11,6 +11,7 @@ mod predecessor;
 mod store;
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     sync::Arc,
@@ -19,7 +20,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use biolat_model::epoch::nanoseconds;
-use biolat_probe::{Probe, WorkloadMaps};
+use biolat_probe::{Dimensions, Probe, WorkloadMaps};
 use biolat_system::rights::Keeping;
 use prost::Message as _;
 
@@ -42,11 +43,8 @@ pub(super) use predecessor::{Predecessor, ensure_continuable};
 pub use store::Kept;
 pub(super) use store::ProbeStore;
 
-/// Number of the first chunk that is added. The probe has fewer maps than this at the start.
-const FIRST_CHUNK: usize = 100;
-
-/// Number of the first map with the understudy's counters. There are fewer chunks than this.
-const FIRST_OF_UNDERSTUDY: usize = 2000;
+/// Number of the first array of counters. The probe has fewer other maps than this.
+const FIRST_ARRAY: usize = 100;
 
 /// Initial room for each copy of the state in a map.
 const STATE_BYTES: u64 = 8 << 10;
@@ -63,10 +61,8 @@ pub(super) struct Keep {
     /// Number of workloads that the probe counts separately.
     workloads: u32,
     boot: String,
-    /// Number of added chunks that are stored.
-    chunks: usize,
-    /// Number of stored maps with the understudy's counters.
-    understudy_maps: usize,
+    /// Numbers of the arrays of counters that are stored.
+    arrays: BTreeSet<u32>,
     /// Time taken to write the last state.
     write_time: Duration,
     error_log: LogLimit,
@@ -110,13 +106,20 @@ impl Keep {
         }
     }
 
-    /// Keeps a probe that was taken over.
-    pub(super) fn of_predecessor(store: Arc<ProbeStore>, predecessor: Predecessor, probe: &Probe) -> Self {
+    /// Keeps a probe that was taken over. Removes the arrays that the previous daemon had stored but not yet used when it ended:
+    /// this is no longer allowed once privileges are dropped, and new arrays get the same file names.
+    pub(super) fn of_predecessor(
+        store: Arc<ProbeStore>,
+        predecessor: Predecessor,
+        probe: &Probe,
+    ) -> Result<Self> {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
-        let (chunks, understudy_maps) =
-            (probe.maps.chunks_from(0).len(), probe.understudy_maps_from(0).len());
-        Self { chunks, understudy_maps, states, ..keep }
+        let arrays: BTreeSet<_> = probe.added_arrays().into_iter().map(|(number, _)| number).collect();
+        let is_unused =
+            |number: usize| number >= FIRST_ARRAY && !arrays.contains(&((number - FIRST_ARRAY) as u32));
+        keep.store.remove_pinned_maps(id, is_unused)?;
+        Ok(Self { arrays, states, ..keep })
     }
 
     fn of(
@@ -128,17 +131,15 @@ impl Keep {
         boot: String,
     ) -> Self {
         let (write_time, error_log) = (Duration::ZERO, LogLimit::default());
-        let (states, chunks, understudy_maps) = (1, 0, 0);
         Self {
             store,
             copies,
-            states,
+            states: 1,
             id,
             identity,
             workloads,
             boot,
-            chunks,
-            understudy_maps,
+            arrays: BTreeSet::new(),
             write_time,
             error_log,
         }
@@ -171,18 +172,13 @@ impl Keep {
         self.store.add(self.id, FdKind::Links, before.len(), &[*link])
     }
 
-    /// Keeps chunks and other counter maps added since the last call.
-    pub(super) fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
-        let new = probe.maps.chunks_from(self.chunks);
-        if !new.is_empty() {
-            // Numbered after the maps that the probe had at the start.
-            self.store.add(self.id, FdKind::Maps, FIRST_CHUNK + self.chunks, &new)?;
-            self.chunks += new.len();
-        }
-        let new = probe.understudy_maps_from(self.understudy_maps);
-        if !new.is_empty() {
-            self.store.add(self.id, FdKind::Maps, FIRST_OF_UNDERSTUDY + self.understudy_maps, &new)?;
-            self.understudy_maps += new.len();
+    /// Keeps the arrays of counters that were added since the last call.
+    pub(super) fn store_arrays(&mut self, probe: &Probe) -> Result<()> {
+        for (number, array) in probe.added_arrays() {
+            if !self.arrays.contains(&number) {
+                self.store.add(self.id, FdKind::Maps, FIRST_ARRAY + number as usize, &[array])?;
+                self.arrays.insert(number);
+            }
         }
         Ok(())
     }
@@ -197,7 +193,7 @@ impl Keep {
 
     fn write(&mut self, mut parts: KeptParts<'_>) -> Result<()> {
         let began = Instant::now();
-        self.store_chunks(parts.probe)?;
+        self.store_arrays(parts.probe)?;
         let state = parts.state(self);
         let written = self.copies.write(|buffer| {
             // Encoding into a vector cannot fail.
@@ -254,11 +250,16 @@ pub(super) struct KeptParts<'a> {
 impl KeptParts<'_> {
     /// Returns the state without the records that are [appended](super::state::encoded).
     fn state(&self, keep: &Keep) -> State {
+        let Dimensions { slots, room } = self.probe.dimensions();
         State {
             format: FORMAT,
             boot: keep.boot.clone(),
             probe: keep.identity.clone(),
-            slots: self.probe.first_slots(),
+            slots,
+            banks: room.banks,
+            rows: room.rows,
+            by_node: room.by_node,
+            first_rows: room.first_rows,
             taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
             started: nanoseconds(self.started),
             unresolved_completions: self.devices.unresolved_completions(),

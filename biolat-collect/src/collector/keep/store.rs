@@ -130,7 +130,15 @@ impl ProbeStore {
             Self::Systemd(store) => store
                 .remove(&kind.of_probe(probe))
                 .context("cannot remove file descriptors from systemd's store"),
-            Self::Pins(pins) => pins.remove_kind(&folder_of(probe), kind.name()),
+            Self::Pins(pins) => pins.remove_kind(&folder_of(probe), kind.name(), |_| true),
+        }
+    }
+
+    /// Removes pinned maps with these numbers. systemd keeps no numbers.
+    pub(super) fn remove_pinned_maps(&self, probe: u32, numbers: impl Fn(usize) -> bool) -> Result<()> {
+        match self {
+            Self::Systemd(_) => Ok(()),
+            Self::Pins(pins) => pins.remove_kind(&folder_of(probe), FdKind::Maps.name(), numbers),
         }
     }
 }

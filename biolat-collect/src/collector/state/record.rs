@@ -1,9 +1,10 @@
 //! The state as protobuf: unknown fields are skipped, missing ones are zero. Field numbers are never reused.
 
+use biolat_probe::{Dimensions, Room};
 use prost::Message;
 
 /// Version of the format, and of the contents of the probe's maps. No other version is read.
-pub(in crate::collector) const FORMAT: u32 = 1;
+pub(in crate::collector) const FORMAT: u32 = 2;
 
 /// Numbers of the fields that are [appended](super::encoded) to the state.
 pub(in crate::collector) mod field {
@@ -27,6 +28,15 @@ pub(in crate::collector) struct State {
     /// Number of slots that the probe was loaded with.
     #[prost(uint32, tag = "4")]
     pub slots: u32,
+    /// See [`biolat_probe::Room`].
+    #[prost(uint32, tag = "24")]
+    pub banks: u32,
+    #[prost(uint32, tag = "25")]
+    pub rows: u32,
+    #[prost(bool, tag = "26")]
+    pub by_node: bool,
+    #[prost(uint32, tag = "27")]
+    pub first_rows: u32,
     /// Latest epoch whose workload table has been taken.
     #[prost(uint64, tag = "5")]
     pub taken_epoch: u64,
@@ -72,6 +82,14 @@ pub(in crate::collector) struct State {
     /// Completions reported as lost by recursion.
     #[prost(uint64, tag = "23")]
     pub recursion: u64,
+}
+
+impl State {
+    /// What the sizes of the probe's maps depend on.
+    pub(in crate::collector) fn dimensions(&self) -> Dimensions {
+        let Self { slots, banks, rows, first_rows, by_node, .. } = *self;
+        Dimensions { slots, room: Room { banks, rows, first_rows, by_node } }
+    }
 }
 
 /// Counts of probes that have been replaced.

@@ -18,7 +18,7 @@ pub(crate) fn programs() -> BTreeSet<u64> {
 
 /// IDs of the probe's maps, except inner maps.
 pub(crate) fn maps() -> BTreeSet<u64> {
-    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST", "EVENTS", "SLOW", "DROPPED", "INFLIGHT"])
+    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "CPUS", "LOST", "EVENTS", "SLOW", "DROPPED", "INFLIGHT"])
 }
 
 fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {

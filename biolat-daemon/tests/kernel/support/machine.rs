@@ -1,6 +1,11 @@
 //! Resources of this machine and of processes, as reported by the kernel.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{daemon::Daemon, figures::Figures};
 
@@ -13,18 +18,35 @@ pub(crate) fn possible_cpus() -> u64 {
     last.parse::<u64>().unwrap() + 1
 }
 
-/// Returns the memory of a process' BPF maps of one type, as accounted by the kernel.
-pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
+/// Returns the number of CPUs that a daemon started now would give counters. The nodes of test machines have equally many CPUs.
+pub(crate) fn online_cpus() -> u64 {
+    biolat_system::cpus::online_cpus(Path::new("/sys")).unwrap().len() as u64
+}
+
+/// Returns the memory of a process' arrays of counters, as accounted by the kernel.
+pub(crate) fn counter_memory(pid: u32) -> u64 {
+    const MAPPABLE: u64 = 1 << 10;
+    memory_of_maps(pid, |flags| flags & MAPPABLE != 0)
+}
+
+/// Returns the memory of a process' BPF maps, as accounted by the kernel.
+pub(crate) fn map_memory(pid: u32) -> u64 {
+    memory_of_maps(pid, |_| true)
+}
+
+fn memory_of_maps(pid: u32, has_flags: impl Fn(u64) -> bool) -> u64 {
     let field = |text: &str, name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?.trim();
+        value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
     };
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
     let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-    let maps = texts.filter(|text| field(text, "map_type:") == Some(u64::from(map_type)));
-    maps.map(|text| field(&text, "memlock:").unwrap()).sum()
+    let maps = texts.filter(|text| field(text, "map_flags:").is_some_and(&has_flags));
+    // A process may have several descriptors of a map.
+    let bytes: BTreeMap<_, _> =
+        maps.map(|text| (field(&text, "map_id:"), field(&text, "memlock:").unwrap())).collect();
+    bytes.into_values().sum()
 }
-
-pub(crate) const PER_CPU_ARRAY: u32 = 6;
 
 /// Counts the open files of a process, including maps but not sockets.
 fn open_files(pid: u32) -> usize {
@@ -99,11 +121,11 @@ const SERIES_BYTES: u64 = 5888;
 /// Returns the number of slots that this many series need according to the formula in ARCHITECTURE.md, as long as no device
 /// appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
-    let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
+    let spare = ((1 << 20) / (online_cpus() * SERIES_BYTES)).clamp(4, 64);
     4 * (series + spare).div_ceil(4)
 }
 
-/// Returns the size in bytes of per-CPU maps with this many slots.
+/// Returns the size in bytes of the counters of this many slots.
 pub(crate) fn slot_bytes(slots: u64) -> u64 {
-    slots * possible_cpus() * SERIES_BYTES
+    slots * online_cpus() * SERIES_BYTES
 }

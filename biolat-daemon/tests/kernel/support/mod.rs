@@ -33,6 +33,7 @@ pub(crate) mod native;
 pub(crate) mod nbd;
 pub(crate) mod null_blk;
 pub(crate) mod nvme_tcp;
+pub(crate) mod offline_cpus;
 pub(crate) mod passthrough;
 pub(crate) mod prometheus;
 #[path = "../../support/prometheus.rs"]

@@ -17,7 +17,6 @@ const FOUND: [(&str, [u32; KERNELS.len()]); abilities::ALL.len()] = [
     ("raid0_ends",              [   0,    0,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1]),
     ("disk_sequences",          [   0,    0,    0,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1]),
     ("dispatched_scans",        [   0,    0,    0,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1]),
-    ("large_values",            [   0,    0,    0,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1]),
     ("completion_statuses",     [   0,    0,    0,    1,    1,    1,    1,    1,    1,    1,    1,    1,    1]),
     ("recursion_guard",         [   0,    0,    0,    0,    0,    1,    1,    1,    1,    1,    1,    1,    1]),
     ("short_verification",      [   0,    0,    0,    0,    0,    0,    1,    1,    1,    1,    1,    1,    1]),

@@ -36,10 +36,10 @@ impl CpuNodes {
     }
 }
 
-/// Returns the number of online CPUs, or `None` if it cannot be read.
-pub fn online_cpus(sysfs: &Path) -> Option<usize> {
+/// Returns the online CPUs, or `None` if they cannot be read.
+pub fn online_cpus(sysfs: &Path) -> Option<Vec<usize>> {
     let list = fs::read_to_string(sysfs.join("devices/system/cpu/online")).ok()?;
-    Some(cpu_list(&list).len()).filter(|&cpus| cpus > 0)
+    Some(cpu_list(&list)).filter(|cpus| !cpus.is_empty())
 }
 
 /// Parses a list of CPUs such as `0-3,8`.
@@ -67,9 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn counts_online_cpus() {
+    fn reads_online_cpus() {
         let available = thread::available_parallelism().unwrap().get();
-        assert!(online_cpus(Path::new("/sys")).unwrap() >= available);
+        assert!(online_cpus(Path::new("/sys")).unwrap().len() >= available);
         assert_eq!(online_cpus(Path::new("/nothing")), None);
     }
 
