@@ -78,7 +78,8 @@ httpGet:
 {{- $history := min (include "biolat.historyMemory" . | int) (mul $drives 2) -}}
 {{- /* The probe and its understudy, which has counters of its own and is attached at the first run that the kernel refuses. */ -}}
 {{- $programs := 2 -}}
-{{- $volumes := mul .Values.node.volumes (add 64 (mul $cpus 7)) $kib -}}
+{{- /* Maps of volumes have room for all possible CPUs: on virtual nodes, usually 128. */ -}}
+{{- $volumes := mul .Values.node.volumes (add 64 (mul (max $cpus 128) 7)) $kib -}}
 {{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $programs $slots $slot) $volumes -}}
 {{- $workloads := include "biolat.workloads" . -}}
 {{- if ne $workloads "off" -}}

@@ -61,7 +61,7 @@ const MEMORY: [(&str, &str); 8] = [
     ("node.cpus=128,node.drives=84,historyMemory=64", "800Mi"),
     ("node.cpus=384,node.drives=21", "688Mi"),
     ("node.cpus=384,node.drives=21,workloads=off", "544Mi"),
-    ("node.cpus=2,node.drives=1", "112Mi"),
+    ("node.cpus=2,node.drives=1", "128Mi"),
     ("resources.limits.memory=1Gi", "1Gi"),
 ];
 
