@@ -119,9 +119,7 @@ impl LoadEnv {
                 for line in &lines[lines.len().saturating_sub(VERIFIER_LINES)..] {
                     log::debug!("verifier: {line}");
                 }
-                let last =
-                    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
-                last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
+                load_error::reason_in(&lines).map(|line| format!(" (verifier: {line})")).unwrap_or_default()
             }
             _ => String::new(),
         };

@@ -51,6 +51,13 @@ pub fn remedy(error: &io::Error, memlock: u64) -> Option<String> {
     }
 }
 
+/// The line of the verifier's log with the reason. Only statistics follow it.
+pub(super) fn reason_in<'log>(lines: &[&'log str]) -> Option<&'log str> {
+    const STATISTICS: [&str; 3] = ["verification time", "stack depth", "processed"];
+    let mut lines = lines.iter().rev().map(|line| line.trim());
+    lines.find(|line| !line.is_empty() && !STATISTICS.iter().any(|start| line.starts_with(start)))
+}
+
 /// Removes the limit on locked memory if the process is allowed to. Returns the limit in force, in bytes.
 pub(super) fn raise_memlock() -> u64 {
     // Without CAP_SYS_RESOURCE this fails and changes nothing.
@@ -62,7 +69,7 @@ pub(super) fn raise_memlock() -> u64 {
 mod tests {
     use std::io;
 
-    use super::remedy;
+    use super::{reason_in, remedy};
 
     #[test]
     fn suggests_raising_memlock_where_it_applies() {
@@ -72,5 +79,19 @@ mod tests {
         let text = remedy(&refused, libc::RLIM_INFINITY).unwrap();
         assert!(text.contains("seccomp"), "{text}");
         assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EINVAL), 0), None);
+    }
+
+    #[test]
+    fn reason_precedes_statistics() {
+        let log = [
+            "from 7 to 9: R0=inv0",
+            "combined stack size of 4 calls is 544. Too large",
+            "verification time 12515879 usec",
+            "stack depth 120+24",
+            "processed 44472 insns (limit 1000000) max_states_per_insn 13",
+            "",
+        ];
+        assert_eq!(reason_in(&log), Some(log[1]));
+        assert_eq!(reason_in(&log[2..]), None);
     }
 }
