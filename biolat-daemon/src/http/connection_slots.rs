@@ -108,6 +108,11 @@ impl ConnectionSlots {
         (ConnectionSlot(Arc::new(SlotLease { slots: Arc::clone(self), id })), closed)
     }
 
+    /// Whether there is a connection.
+    pub(super) fn are_in_use(&self) -> bool {
+        !self.table().entries.is_empty()
+    }
+
     /// Closes connections that have exceeded a time limit.
     pub(super) fn close_overdue(&self) {
         self.close_overdue_at(Instant::now());

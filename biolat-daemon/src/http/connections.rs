@@ -80,7 +80,7 @@ pub async fn serve(
     loop {
         let (stream, from) = tokio::select! {
             _ = &mut stopped => break,
-            _ = tick.tick() => {
+            _ = tick.tick(), if slots.are_in_use() => {
                 slots.close_overdue();
                 continue;
             }
