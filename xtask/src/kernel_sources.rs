@@ -9,7 +9,11 @@ use crate::{
     hash::hash,
     process::{output, root},
     static_build::Architecture,
+    suites::SUITES,
 };
+
+/// The folder of the kernel tests, with a file for each suite.
+const TESTS: &str = "biolat-daemon/tests/kernel/";
 
 /// Everything that may behave differently on another kernel, and the tests that would show it.
 const SOURCES: [&str; 19] = [
@@ -58,7 +62,7 @@ pub(crate) fn digest(architecture: Architecture) -> Result<String> {
     let sources: &[&str] = if architecture.is_host() { &SOURCES } else { &OTHER_ARCHITECTURE_SOURCES };
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"];
     let names = output(Command::new("git").current_dir(root()).args(list).args(sources))?;
-    let mut names: Vec<_> = names.split_terminator('\0').collect();
+    let mut names: Vec<_> = names.split_terminator('\0').filter(|name| !is_only_for_host(name)).collect();
     names.sort_unstable();
     let mut all = Vec::new();
     for name in names {
@@ -70,12 +74,35 @@ pub(crate) fn digest(architecture: Architecture) -> Result<String> {
     Ok(hash(&all))
 }
 
+/// Whether a file is a suite that no emulated machine runs.
+fn is_only_for_host(name: &str) -> bool {
+    let suite = name.strip_prefix(TESTS).and_then(|file| file.strip_suffix(".rs"));
+    SUITES.iter().any(|known| suite == Some(known.name) && known.guests.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path, process::Command};
 
-    use super::{OTHER_ARCHITECTURE_SOURCES, SOURCES, output, root};
-    use crate::suites::EXACTNESS;
+    use super::{OTHER_ARCHITECTURE_SOURCES, SOURCES, TESTS, is_only_for_host, output, root};
+    use crate::suites::{EXACTNESS, SUITES};
+
+    /// Otherwise, a change of that suite might change the results in an emulated machine.
+    #[test]
+    fn emulated_machines_use_nothing_of_suites_for_host() {
+        assert!(
+            is_only_for_host(&format!("{TESTS}limits.rs")) && !is_only_for_host(&format!("{TESTS}counts.rs"))
+        );
+        let files = output(Command::new("git").current_dir(root()).args(["ls-files", "--", TESTS])).unwrap();
+        let hosts: Vec<_> = SUITES.iter().filter(|suite| suite.guests.is_empty()).collect();
+        for file in files.lines().filter(|name| name.ends_with(".rs") && !is_only_for_host(name)) {
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            for suite in &hosts {
+                let uses = [format!("crate::{}::", suite.name), format!("\n    {}::", suite.name)];
+                assert!(!uses.iter().any(|used| text.contains(used)), "{file} uses {}", suite.name);
+            }
+        }
+    }
 
     #[test]
     fn sources_exist_and_include_the_tests() {
