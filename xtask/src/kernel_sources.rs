@@ -87,13 +87,18 @@ mod tests {
     use super::{OTHER_ARCHITECTURE_SOURCES, SOURCES, TESTS, is_only_for_host, output, root};
     use crate::suites::{EXACTNESS, SUITES};
 
+    /// The files in the folder of the kernel tests, one per line.
+    fn test_files() -> String {
+        output(Command::new("git").current_dir(root()).args(["ls-files", "--", TESTS])).unwrap()
+    }
+
     /// Otherwise, a change of that suite might change the results in an emulated machine.
     #[test]
     fn emulated_machines_use_nothing_of_suites_for_host() {
         assert!(
             is_only_for_host(&format!("{TESTS}limits.rs")) && !is_only_for_host(&format!("{TESTS}counts.rs"))
         );
-        let files = output(Command::new("git").current_dir(root()).args(["ls-files", "--", TESTS])).unwrap();
+        let files = test_files();
         let hosts: Vec<_> = SUITES.iter().filter(|suite| suite.guests.is_empty()).collect();
         for file in files.lines().filter(|name| name.ends_with(".rs") && !is_only_for_host(name)) {
             let text = fs::read_to_string(root().join(file)).unwrap();
@@ -110,15 +115,14 @@ mod tests {
             assert!(root().join(name).exists(), "{name}");
         }
         for suite in EXACTNESS {
-            let name = format!("biolat-daemon/tests/kernel/{suite}.rs");
+            let name = format!("{TESTS}{suite}.rs");
             assert!(OTHER_ARCHITECTURE_SOURCES.contains(&name.as_str()), "{name}");
         }
     }
 
     #[test]
     fn sources_include_the_files_that_tests_embed() {
-        let tests = "biolat-daemon/tests/kernel";
-        let files = output(Command::new("git").current_dir(root()).args(["ls-files", "--", tests])).unwrap();
+        let files = test_files();
         let mut embedded = 0;
         for file in files.lines() {
             let folder = Path::new(file).parent().unwrap();
@@ -130,6 +134,6 @@ mod tests {
                 embedded += 1;
             }
         }
-        assert!(embedded > 0, "{tests} embeds no file");
+        assert!(embedded > 0, "{TESTS} embeds no file");
     }
 }
