@@ -69,12 +69,12 @@ const COUNT: usize = size_of::<Constants>() / size_of::<u32>();
 // The index is the lowest byte of a placeholder.
 const _: () = assert!(COUNT <= 256);
 
-/// Placeholders in the object for the lengths of arrays, in its BTF, which the daemon also replaces before it loads the probe:
-/// of the value of a map of series and of a map of workload entries, in 64-bit words, and of the workload tables.
+// Placeholders for the lengths of arrays in the object's BTF, which the daemon also replaces before it loads the probe.
+/// The value of a map of series, in 64-bit words.
 pub const SERIES_WORDS_PLACEHOLDER: usize = 0x6b_5e71;
-/// See [`SERIES_WORDS_PLACEHOLDER`].
+/// The value of a map of workload entries, in 64-bit words.
 pub const ENTRY_WORDS_PLACEHOLDER: usize = 0x6b_e717;
-/// See [`SERIES_WORDS_PLACEHOLDER`].
+/// The workload tables.
 pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
 /// The flags of these maps, `BPF_F_MMAPABLE` and `BPF_F_NUMA_NODE`. BTF stores them as the length of an array too, and the
 /// daemon takes away `BPF_F_NUMA_NODE` if there is only one node.

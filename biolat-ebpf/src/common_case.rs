@@ -1,7 +1,8 @@
 //! The common case: a request of a known series that completes successfully, as a whole, in less than 33 ms, and has both
 //! timestamps. Everything else is left to `rare_case`.
 //!
-//! Apart from array lookups, which the kernel inlines, the common case calls no helpers but the clock and the CPU's number. It writes only this CPU's memory, unless completions are marked or a workload's entry is not in its first place.
+//! Apart from array lookups, which the kernel inlines, the common case calls no helpers but the clock and the CPU's number. It writes
+//! only this CPU's memory, unless completions are marked or a workload's entry is not in its first place.
 
 use biolat_common::{
     bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},

@@ -51,30 +51,55 @@ pub(super) fn ensure_shape(map: &MapData, shape: Shape) -> Result<()> {
     Ok(())
 }
 
-/// An array that is mapped into memory for reading. The kernel does not let such a mapping become writable.
+/// An array whose first values are mapped into memory for reading. The kernel does not let such a mapping become writable.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/syscall.c#L924>
 pub(super) struct MappedArray {
     map: MapData,
     shape: Shape,
     memory: *const u64,
+    /// Number of values that are mapped. The process's resident memory includes all of them, even if nothing was ever counted.
+    mapped: u32,
 }
 
 // SAFETY: the memory is only read, and belongs to this value.
 unsafe impl Send for MappedArray {}
 
 impl MappedArray {
+    /// The array, of which nothing is mapped yet.
     pub(super) fn new(map: MapData, shape: Shape) -> Result<Self> {
         ensure_shape(&map, shape)?;
-        let fd = map.fd().as_fd().as_raw_fd();
+        Ok(Self { map, shape, memory: ptr::null(), mapped: 0 })
+    }
+
+    /// Maps a value and all before it, unless they are mapped already.
+    pub(super) fn map_up_to(&mut self, index: u32) -> Result<()> {
+        if index < self.mapped {
+            return Ok(());
+        }
+        self.unmap();
+        // Twice as many each time, because the slots of an array are taken one after the other.
+        let values = (index + 1).next_power_of_two().min(self.shape.length);
+        let (bytes, fd) = (self.bytes_of(values), self.fd().as_raw_fd());
         // SAFETY: a new mapping, which no other memory depends on.
-        let memory = unsafe {
-            libc::mmap(ptr::null_mut(), shape.bytes() as usize, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
-        };
+        let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error()).context("cannot map an array of counters");
         }
-        Ok(Self { map, shape, memory: memory.cast() })
+        (self.memory, self.mapped) = (memory.cast(), values);
+        Ok(())
+    }
+
+    fn unmap(&mut self) {
+        if self.mapped > 0 {
+            // SAFETY: this value's own mapping. Rows in it are only used until the next change of this value.
+            unsafe { libc::munmap(self.memory.cast_mut().cast(), self.bytes_of(self.mapped)) };
+            self.mapped = 0;
+        }
+    }
+
+    fn bytes_of(&self, values: u32) -> usize {
+        Shape { length: values, ..self.shape }.bytes() as usize
     }
 
     pub(super) fn map(&self) -> &MapData {
@@ -95,9 +120,9 @@ impl MappedArray {
         self.map.fd().as_fd()
     }
 
-    /// The words of a row.
+    /// The words of a row of a mapped value.
     pub(super) fn row(&self, index: u32, row: u32) -> Row {
-        assert!(index < self.shape.length && row < self.shape.rows);
+        assert!(index < self.mapped && row < self.shape.rows);
         let offset =
             index as usize * self.shape.value_bytes() as usize + row as usize * self.shape.row_bytes as usize;
         // SAFETY: in bounds of the mapping.
@@ -107,8 +132,7 @@ impl MappedArray {
 
 impl Drop for MappedArray {
     fn drop(&mut self) {
-        // SAFETY: this value's own mapping, which nothing refers to any longer.
-        unsafe { libc::munmap(self.memory.cast_mut().cast(), self.shape.bytes() as usize) };
+        self.unmap();
     }
 }
 

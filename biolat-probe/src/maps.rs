@@ -329,9 +329,9 @@ impl SeriesMaps for Maps {
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         ensure!(slot < self.slots(), "the index refers to a slot that does not exist");
         let (banks, cpus) = (self.banks.all(), self.banks.cpu_ids());
-        let mut reading = self.series.read(slot, banks, cpus);
+        let mut reading = self.series.read(slot, banks, cpus)?;
         if self.understudy.series.chunks() > 0 {
-            reading.add(&self.understudy.series.read(slot, banks, cpus));
+            reading.add(&self.understudy.series.read(slot, banks, cpus)?);
         }
         Ok(reading)
     }

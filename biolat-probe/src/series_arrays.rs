@@ -114,18 +114,31 @@ impl SeriesArrays {
     }
 
     /// Reads the counters of a slot on a machine with this number of CPUs. Zero if the slot has none here.
-    pub(super) fn read(&mut self, slot: u32, banks: &[Bank], cpus: usize) -> SlotReading {
+    pub(super) fn read(&mut self, slot: u32, banks: &[Bank], cpus: usize) -> Result<SlotReading> {
+        self.map(slot)?;
         let rows = rows(self.chunks.get((slot / CHUNK_SLOTS) as usize), self.first.as_ref(), slot, banks);
         let has_sizes = self.has_sizes;
         let read = || sum(rows.clone(), has_sizes, cpus);
         if !has_sizes {
             // Nothing but the counters themselves would tell whether they have changed.
-            return read().1;
+            return Ok(read().1);
         }
         if self.last.len() <= slot as usize {
             self.last.resize_with(slot as usize + 1, || LastReading::NONE);
         }
-        self.last[slot as usize].update(rows.clone().map(|(row, _)| checksum(row)), read).clone()
+        Ok(self.last[slot as usize].update(rows.clone().map(|(row, _)| checksum(row)), read).clone())
+    }
+
+    /// Maps the counters of a slot.
+    fn map(&mut self, slot: u32) -> Result<()> {
+        for array in self.chunks.get_mut((slot / CHUNK_SLOTS) as usize).into_iter().flatten() {
+            match (array, &mut self.first) {
+                (Some(array), _) => array.map_up_to(slot % CHUNK_SLOTS)?,
+                (None, Some(first)) => first.map_up_to(slot)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -165,7 +178,9 @@ impl SimulatedSeries {
                 // SAFETY: a value has this number of rows, which are counters.
                 unsafe { sys::write_entry(&array, slot, value.as_ptr()) }.context("cannot fill an array")?;
             }
-            MappedArray::new(array, shape)
+            let mut array = MappedArray::new(array, shape)?;
+            array.map_up_to(CHUNK_SLOTS - 1)?;
+            Ok(array)
         });
         let last = (0..series).map(|_| LastReading::NONE).collect();
         Ok(Self { arrays: arrays.collect::<Result<_>>()?, cpus, last })

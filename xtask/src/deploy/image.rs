@@ -148,9 +148,10 @@ fn check_counts(drive: &Drive, container: &impl Container) -> Result<()> {
 
 /// Checks the daemon's memory after startup. The limits assume a machine with few CPUs and devices.
 ///
-/// The program determines how much anonymous memory it has. The total also includes the ring buffers, 1.3 MiB, and the pages of
-/// the binary that the kernel maps around each page fault if they are in the page cache, which varies by 0.5 MiB. Recent kernels
-/// add up the counters of all CPUs for `/proc/PID/status`, but not for `/proc/PID/stat`, which the metric is from.
+/// The program determines how much anonymous memory it has. The total also includes the ring buffers, 1.3 MiB, the counters of the
+/// series in use, and the pages of the binary that the kernel maps around each page fault if they are in the page cache, which
+/// varies by 0.5 MiB. Recent kernels add up the counters of all CPUs for `/proc/PID/status`, but not for `/proc/PID/stat`, which the
+/// metric is from.
 fn check_memory(pid: u32) -> Result<()> {
     const MAX: [(&str, u64); 2] = [("RssAnon", 2 << 10), ("VmRSS", 8 << 10)];
     let path = format!("/proc/{pid}/status");
